@@ -1,0 +1,1 @@
+"""Numba functions compile in worker processes while the program goes on."""

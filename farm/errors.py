@@ -1,0 +1,184 @@
+"""Every exception and warning of the farm, as one tree.
+
+    FarmError
+    |-- ConfigError           (ValueError)  yours: a setting does not parse
+    |-- DecorationError       (TypeError)   yours: not a function, a wrong mode or fallback
+    |-- SignatureError        (TypeError)   yours: a signature does not parse
+    |-- CompileFailed                       yours: numba refused the function, and its error did not travel
+    |-- NotShippable                        nobody's: the function compiles in the front instead
+    |-- StoreRefused                        the machine's: the cache directory is not private
+    |-- PoolUnavailable                     ours or the machine's: no worker processes
+    |-- FarmClosed                          yours: used after close()
+    |-- Degraded                            raised only with on_degraded="raise"
+    `-- JobLost                             a compile's own doing killed or outlasted its workers
+        |-- WorkerDied
+        |-- TimedOut
+        `-- OutOfMemory
+    FarmWarning (UserWarning)
+    |-- CompileFailedWarning
+    |-- SlowFallbackWarning
+    |-- UnknownSettingWarning
+    `-- StoreVersionWarning
+
+numba's own errors (TypingError and its kin) are raised as numba's own classes. All of these survive
+pickling: their arguments are the structured fields, the sentence is made in `__str__`.
+"""
+
+from farm.reasons import DegradedReason, RefusalReason
+
+
+class FarmError(Exception):
+    """Base of everything the farm raises itself."""
+
+
+class ConfigError(FarmError, ValueError):
+    """A setting does not parse: names the setting, the value and the legal values."""
+
+    def __init__(self, setting: str, value: object, legal: str) -> None:
+        super().__init__(setting, value, legal)
+        self.setting, self.value, self.legal = setting, value, legal
+
+    def __str__(self) -> str:
+        return f"setting {self.setting!r} cannot be {self.value!r}: use {self.legal}"
+
+
+class DecorationError(FarmError, TypeError):
+    """`farm.jit` was given something it cannot decorate, or an unknown mode or fallback."""
+
+
+class SignatureError(FarmError, TypeError):
+    """A signature does not parse: `text` is what was given, `detail` what is wrong with it."""
+
+    def __init__(self, text: str, detail: str) -> None:
+        super().__init__(text, detail)
+        self.text, self.detail = text, detail
+
+    def __str__(self) -> str:
+        return (
+            f"{self.text!r} is not a signature ({self.detail}): "
+            "write 'float64(float64[::1], int64)', a tuple of numba types, or a numba signature"
+        )
+
+
+class CompileFailed(FarmError):
+    """numba could not compile the function, and numba's own exception could not be rebuilt here."""
+
+    def __init__(self, function: str, kind: str, text: str) -> None:
+        super().__init__(function, kind, text)
+        self.function, self.kind, self.text = function, kind, text
+
+    def __str__(self) -> str:
+        return f"{self.function} does not compile: {self.kind}: {self.text}"
+
+
+class NotShippable(FarmError):
+    """The function cannot be compiled in another process: `reason` says why, `detail` names the culprit."""
+
+    def __init__(self, reason: RefusalReason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}: {self.detail}"
+
+
+class StoreRefused(FarmError):
+    """A cache directory is not trusted: loading an artifact runs it, so others must not be able to write one."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(path, problem, remedy)
+        self.path, self.problem, self.remedy = path, problem, remedy
+
+    def __str__(self) -> str:
+        return f"cache directory {self.path} refused: {self.problem}; {self.remedy}"
+
+
+class PoolUnavailable(FarmError):
+    """No worker process can be had; `detail` says why."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"no worker processes: {self.detail}"
+
+
+class FarmClosed(FarmError):
+    """The farm was closed before, or while, the job was waiting."""
+
+    def __str__(self) -> str:
+        return "the farm is closed: make a new farm.Farm(), or use the default farm"
+
+
+class Degraded(FarmError):
+    """The farm works below its best, and the setting on_degraded="raise" asked to hear of it."""
+
+    def __init__(self, reason: DegradedReason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}: {self.detail}"
+
+
+class JobLost(FarmError):
+    """A compile was given up because of what it did to its worker processes. It is never retried in the front."""
+
+
+class WorkerDied(JobLost):
+    """The compile killed its worker, and then a second one."""
+
+    def __init__(self, function: str, exit_code: int | None, signal: int | None, last_lines: str) -> None:
+        super().__init__(function, exit_code, signal, last_lines)
+        self.function, self.exit_code, self.signal, self.last_lines = function, exit_code, signal, last_lines
+
+    def __str__(self) -> str:
+        how = f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"
+        tail = f"; its last output:\n{self.last_lines}" if self.last_lines else ""
+        return f"compiling {self.function} ended the worker process ({how}){tail}"
+
+
+class TimedOut(JobLost):
+    """The compile took longer than `job_timeout_s`."""
+
+    def __init__(self, function: str, limit_s: float) -> None:
+        super().__init__(function, limit_s)
+        self.function, self.limit_s = function, limit_s
+
+    def __str__(self) -> str:
+        return f"compiling {self.function} took over {self.limit_s:g} s: raise job_timeout_s (FARM_JOB_TIMEOUT_S)"
+
+
+class OutOfMemory(JobLost):
+    """The compile needed more memory than `worker_memory_max_bytes`."""
+
+    def __init__(self, function: str, limit_bytes: int, used_bytes: int) -> None:
+        super().__init__(function, limit_bytes, used_bytes)
+        self.function, self.limit_bytes, self.used_bytes = function, limit_bytes, used_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"compiling {self.function} used {self.used_bytes >> 20} MiB of the {self.limit_bytes >> 20} MiB "
+            "allowed: raise worker_memory_max_bytes (FARM_WORKER_MEMORY_MAX_BYTES)"
+        )
+
+
+class FarmWarning(UserWarning):
+    """Base of the farm's warnings."""
+
+
+class CompileFailedWarning(FarmWarning):
+    """A function stays on its fallback because numba cannot compile it."""
+
+
+class SlowFallbackWarning(FarmWarning):
+    """One run of a function's Python body took so long that its later pending calls wait instead."""
+
+
+class UnknownSettingWarning(FarmWarning):
+    """The environment holds a FARM_* variable that is no setting."""
+
+
+class StoreVersionWarning(FarmWarning):
+    """The store was written by a newer format version and counts as empty."""

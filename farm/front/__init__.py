@@ -1,0 +1,1 @@
+"""The process that calls: dispatcher, table, policy and installation."""

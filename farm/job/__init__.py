@@ -1,0 +1,1 @@
+"""What is sent: signatures, keys, functors and messages."""

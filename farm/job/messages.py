@@ -1,0 +1,228 @@
+"""The wire: what the front, the foreman and the workers say to each other.
+
+Every message is a frozen dataclass of plain values, framed as a four-byte big-endian length and a
+pickle. Both ends are processes of one user that share one installed farm, so pickle is the right
+codec here; bytes that come from disk are never unpickled before their digest is checked.
+
+    front  -> worker    Compile
+    worker -> front     Built | Failed | Rejected | Busy
+    front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal
+    foreman -> front    ForemanReady, Forked, Exited
+
+A job ends in exactly one final answer: Built, Failed, Rejected, Died, TimedOut, OutOfMemory or
+Cancelled. The last four are made by the front about a worker; they never cross a pipe. Busy is not
+final: the job goes back to the queue.
+"""
+
+import pickle
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from farm.job.key import CompileKey
+from farm.reasons import DegradedReason, RefusalReason
+
+FRAME: Final = struct.Struct(">I")
+
+
+class Origin(Enum):
+    """Where an artifact came from."""
+
+    COMPILED = "compiled by a worker"
+    STORE = "found in the store"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One compile as the pool sees it: an opaque payload with a name and a key."""
+
+    key: CompileKey
+    label: str
+    """`module.function(types)`, for people."""
+    payload: bytes
+    """A pickled CompileFunctor."""
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """Do this job. Attempts count from 1; an answer to an older attempt is stale and dropped."""
+
+    job_id: int
+    attempt: int
+    label: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReissuedWarning:
+    """A NumbaWarning raised in a worker, to be issued again in the front."""
+
+    category: type[Warning]
+    text: str
+    filename: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A callee compiled or loaded inside a job, for compile counts and events."""
+
+    function: str
+    signature: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The artifact exists: in the store under `key`, or in `inline` if it could not be stored."""
+
+    key: CompileKey
+    origin: Origin
+    compile_s: float
+    artifact_bytes: int
+    inline: bytes | None = None
+    warnings: tuple[ReissuedWarning, ...] = ()
+    nested: tuple[Nested, ...] = ()
+    degraded: tuple[tuple[DegradedReason, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """numba cannot compile it. `error` is numba's pickled exception, or None if it did not pickle."""
+
+    kind: str
+    text: str
+    error: bytes | None
+    literal_args: tuple[int, ...] | None = None
+    """Positions that must become literals (numba's ForceLiteralArg): ask again with literal types."""
+    warnings: tuple[ReissuedWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The job cannot be done in a worker; the front compiles it locally."""
+
+    reason: RefusalReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another process compiles this key at the moment. Not final."""
+
+    key: CompileKey
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The job's own doing ended its workers."""
+
+    exit_code: int | None
+    signal: int | None
+    last_lines: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The job's deadline passed."""
+
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """The job's worker grew over its limit."""
+
+    limit_bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The pool was closed, or no pool can be had, before the job was done."""
+
+    detail: str
+
+
+WorkerAnswer = Built | Failed | Rejected | Busy
+FinalAnswer = Built | Failed | Rejected | Died | TimedOut | OutOfMemory | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A worker's answer to one attempt of one job."""
+
+    job_id: int
+    attempt: int
+    answer: WorkerAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Fork a worker. Two descriptors travel with it: the worker's socket and its output pipe."""
+
+    worker_id: int
+    nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to a worker's process group. Only the foreman signals, so no pid is reused under us."""
+
+    worker_id: int
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForemanReady:
+    """The foreman has imported numba and can fork."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A worker exists."""
+
+    worker_id: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """A worker has ended and was reaped: one of the two numbers is set."""
+
+    worker_id: int
+    exit_code: int | None
+    signal: int | None
+
+
+Message = Compile | Answer | Fork | Signal | ForemanReady | Forked | Exited
+
+
+def encode(message: Message) -> bytes:
+    """One frame: length and pickle."""
+    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    return FRAME.pack(len(body)) + body
+
+
+class Decoder:
+    """Cuts a byte stream into messages, whatever the sizes of the pieces it comes in."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take the next bytes of the stream; return the messages that are now complete."""
+        self._buffer += data
+        messages: list[Message] = []
+        while len(self._buffer) >= FRAME.size:
+            (length,) = FRAME.unpack_from(self._buffer)
+            end = FRAME.size + length
+            if len(self._buffer) < end:
+                break
+            messages.append(pickle.loads(self._buffer[FRAME.size : end]))
+            del self._buffer[:end]
+        return messages

@@ -1,0 +1,1 @@
+"""Who does the work: the schedule, the pool, the foreman and its workers."""

@@ -1,0 +1,1 @@
+"""Where artifacts live: the file format, the directory and its locks."""
