@@ -1,0 +1,124 @@
+"""Compiles one signature and takes the result apart into bytes that another process can load.
+
+`take_apart` is strict: whatever holds addresses of this process, or would need code that does not
+travel, raises NotShippable with its reason. It never warns and never guesses.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from numba.core import serialize
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.environment import Environment
+from numba.core.targetconfig import ConfigStack
+
+from farm.errors import NotShippable
+from farm.port import elf
+from farm.port.target import renew_symbol_names, target
+from farm.reasons import RefusalReason
+
+UNRESOLVED_PREFIX = ".numba.unresolved$"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One compiled signature as plain values.
+
+    Parameters
+    ----------
+    meta
+        JSON-able: library name, defined and undefined symbols, symbol base, required CPU features.
+    code
+        The native object file.
+    bitcode
+        LLVM bitcode for linking and inlining into other functions.
+    environment
+        Pickle of the descriptor, the environments and the signature. Only read after a digest check.
+    """
+
+    meta: dict[str, Any]
+    code: bytes
+    bitcode: bytes
+    environment: bytes
+
+
+def compile_signature(
+    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, flags_of_caller: Any | None
+) -> tuple[Any, int]:
+    """Compile one signature of a dispatcher, without installing it; returns (CompileResult, symbol base).
+
+    `flags_of_caller` are those of the compile that asked for it (`target.caller_flags`), so that the
+    inherited flags are the ones it would have had there. numba's own exceptions pass through.
+    """
+    # The counter is how numba's type inference recognises a call of the function to itself.
+    with global_compiler_lock, dispatcher._compiling_counter:
+        base = renew_symbol_names()
+        if flags_of_caller is None:
+            return dispatcher._compiler.compile(arguments, return_type), base
+        with ConfigStack().enter(flags_of_caller):
+            return dispatcher._compiler.compile(arguments, return_type), base
+
+
+def take_apart(result: Any, symbol_base: int) -> Parts:
+    """Turn a CompileResult into Parts. Raises NotShippable where the result cannot leave this process."""
+    _refuse_what_cannot_travel(result)
+    library = result.library
+    code, bitcode = library._get_compiled_object(), library._get_module_for_linking().as_bitcode()
+    try:
+        symbols = elf.read_symbols(code)
+    except ValueError as error:
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, str(error)) from error
+    recursive = [name for name in symbols.undefined if name.startswith(UNRESOLVED_PREFIX)]
+    if recursive:
+        raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, recursive[0])
+    meta = {
+        "library": library.name,
+        "defined": list(symbols.defined),
+        "undefined": list(symbols.undefined),
+        "symbol_base": symbol_base,
+        "target": target(),
+    }
+    return Parts(meta, code, bitcode, _dump_environment(result))
+
+
+def _refuse_what_cannot_travel(result: Any) -> None:
+    if result.objectmode:
+        raise NotShippable(RefusalReason.OBJECT_MODE, result.fndesc.qualname)
+    if not all(lifted.can_cache for lifted in result.lifted):
+        raise NotShippable(RefusalReason.LIFTED_LOOPS, result.fndesc.qualname)
+    if result.library.has_dynamic_globals:
+        raise NotShippable(RefusalReason.DYNAMIC_GLOBALS, result.fndesc.qualname)
+
+
+def environment_parts(environment: Environment) -> tuple[str | None, list[Any], str]:
+    """An Environment as (module name, constants, its symbol's name): rebuilt without importing the module."""
+    return environment.globals.get("__name__"), list(environment.consts), environment.env_name
+
+
+def _dump_environment(result: Any) -> bytes:
+    descriptor = copy.copy(result.fndesc)
+    # As numba's own reduction does, but on a copy: the live result stays whole.
+    descriptor.typemap = descriptor.calltypes = None
+    descriptor.global_dict = None
+    own = result.environment
+    others = [env for env in result._find_referenced_environments() if env is not own]
+    returns = result.signature.return_type
+    generator = result.target_context._generators.get(returns)
+    try:
+        return bytes(
+            serialize.dumps(
+                {
+                    "descriptor": descriptor,
+                    "environment": environment_parts(own),
+                    "referenced": [environment_parts(env) for env in others],
+                    "signature": result.signature,
+                    "lifted": result.lifted,
+                    "annotation": str(result.type_annotation),
+                    "reload_init": tuple(result.reload_init),
+                    "generator": None if generator is None else (returns, generator[0]),
+                }
+            )
+        )
+    except Exception as error:  # pickling runs arbitrary code: whatever it raises, the result stays here
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,133 @@
+"""What machine code is made for, and by what: target, settings, toolchain, flags and symbol names.
+
+All of it is handed out as plain strings and numbers, ready for a key. Nothing here compiles.
+"""
+
+import itertools
+import platform
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+import numba
+import numpy
+from numba.core import codegen, compiler, config, registry
+from numba.core.bytecode import FunctionIdentity
+from numba.core.targetconfig import ConfigStack
+
+Plain = str | int | float | bool | None
+
+SYMBOL_BASE_BITS: Final = 60
+
+# Settings that cannot change code: they name places, colours, logs and devices. Every other upper-case
+# attribute of numba.config counts, also one that a later numba adds: a needless miss is slow, a stale hit wrong.
+WITHOUT_EFFECT_ON_CODE: Final = frozenset(
+    {
+        "CACHE_DIR",
+        "CACHE_LOCATOR_CLASSES",
+        "CHROME_TRACE",
+        "COLOR_SCHEME",
+        "DEBUG_CACHE",
+        "DISABLE_PERFORMANCE_WARNINGS",
+        "FULL_TRACEBACKS",
+        "FUNCTION_CACHE_SIZE",
+        "GDB_BINARY",
+        "HIGHLIGHT_DUMPS",
+        "NRT_STATS",
+        "NUMBA_DEFAULT_NUM_THREADS",
+        "SHOW_HELP",
+        "THREADING_LAYER",
+        "THREADING_LAYER_PRIORITY",
+        "TRACE",
+    }
+)
+
+
+def target() -> dict[str, str]:
+    """Triple, CPU name and CPU features that numba generates code for in this process."""
+    cpu_name = config.CPU_NAME if config.CPU_NAME is not None else llvm.get_host_cpu_name()
+    features = config.CPU_FEATURES if config.CPU_FEATURES is not None else codegen.get_host_cpu_features()
+    return {"triple": llvm.get_process_triple(), "cpu": str(cpu_name), "features": str(features)}
+
+
+def missing_features(features: str) -> tuple[str, ...]:
+    """The features in `+a,-b` notation that this CPU does not have: code built with them must not run here."""
+    host = llvm.get_host_cpu_features()
+    wanted = [word[1:] for word in features.split(",") if word.startswith("+")]
+    return tuple(sorted(name for name in wanted if not host.get(name, False)))
+
+
+def toolchain() -> dict[str, str]:
+    """Versions of everything that takes part in making code."""
+    return {
+        "python": f"{platform.python_implementation()} {sys.implementation.cache_tag} {sys.version_info[:3]}",
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "llvm": ".".join(map(str, llvm.llvm_version_info)),
+        "numpy": numpy.__version__,
+        "svml": str(bool(config.USING_SVML)),
+    }
+
+
+def settings() -> dict[str, Plain]:
+    """Every numba setting that may change code, as it stands now in `numba.config`, "unset" (None) included."""
+    found: dict[str, Plain] = {}
+    for name in dir(config):
+        if not name.isupper() or name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")) or name in WITHOUT_EFFECT_ON_CODE:
+            continue
+        value = getattr(config, name)
+        if value is None or isinstance(value, (str, float)):
+            found[name] = value
+        elif isinstance(value, int):
+            found[name] = int(value)
+    return found
+
+
+def apply_settings(values: Mapping[str, Plain]) -> None:
+    """Set `numba.config` attributes to what another process had (numba's own code reads them there)."""
+    for name, value in values.items():
+        if getattr(config, name, None) != value:
+            setattr(config, name, value)
+
+
+def effective_flags(options: Mapping[str, Any]) -> str:
+    """The flags that a compile started now would have, callers' flags included, as a stable text.
+
+    A function compiled inside another inherits fastmath, error_model, nrt and forceinline
+    (`inherit_if_not_set` in numba's CPU target options), so what was declared is not what counts.
+    """
+    flags = compiler.Flags()
+    registry.cpu_target.options.parse_as_flags(flags, dict(options))
+    return ";".join(f"{name}={_flag_text(value)}" for name, value in sorted(flags.values().items()))
+
+
+def _flag_text(value: object) -> str:
+    chosen = getattr(value, "flags", None)
+    if isinstance(chosen, (set, frozenset)):  # fastmath: a set, which prints in hash order
+        return "{" + ",".join(sorted(map(str, chosen))) + "}"
+    members = getattr(value, "__dict__", None)
+    if members and not isinstance(value, type):
+        return "{" + ",".join(f"{k}:{members[k]!r}" for k in sorted(members)) + "}"
+    return repr(value)
+
+
+def caller_flags() -> Any | None:
+    """The flags of the compile that is running in this thread, or None outside of one. Picklable."""
+    return ConfigStack.top_or_none()
+
+
+def renew_symbol_names(base: int | None = None) -> int:
+    """Start numba's symbol counter at a fresh random base and return the base.
+
+    Mangled names end in a per-process counter. Two workers that compile two closures of one factory
+    would otherwise produce identical symbols, and a process that loads both runs the wrong one
+    (numba issues 10486 and 10128). 60 random bits also keep apart what was made from equal code with
+    other globals, which names derived from content do not.
+    """
+    if base is None:
+        base = secrets.randbits(SYMBOL_BASE_BITS)
+    FunctionIdentity._unique_ids = itertools.count(base)
+    return base

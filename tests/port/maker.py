@@ -1,0 +1,31 @@
+"""Run as a program: compiles named functions and writes their parts to a file, as a worker would.
+
+python maker.py OUT NAME [NAME ...]
+"""
+
+import pickle
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from subjects import SUBJECTS
+
+from farm.errors import NotShippable
+from farm.port.compile import compile_signature, take_apart
+
+
+def main(out: str, names: list[str]) -> None:
+    made = {}
+    for name in names:
+        dispatcher, arguments = SUBJECTS[name]
+        result, base = compile_signature(dispatcher, arguments, None, None)
+        try:
+            made[name] = take_apart(result, base)
+        except NotShippable as refusal:
+            made[name] = refusal
+    Path(out).write_bytes(pickle.dumps(made))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
