@@ -5,12 +5,14 @@ travel, raises NotShippable with its reason. It never warns and never guesses.
 """
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from numba.core import serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
+from numba.core.errors import ForceLiteralArg
 from numba.core.targetconfig import ConfigStack
 
 from farm.errors import NotShippable
@@ -54,10 +56,13 @@ def compile_signature(
     # The counter is how numba's type inference recognises a call of the function to itself.
     with global_compiler_lock, dispatcher._compiling_counter:
         base = renew_symbol_names()
-        if flags_of_caller is None:
-            return dispatcher._compiler.compile(arguments, return_type), base
-        with ConfigStack().enter(flags_of_caller):
-            return dispatcher._compiler.compile(arguments, return_type), base
+        inherited = nullcontext() if flags_of_caller is None else ConfigStack().enter(flags_of_caller)
+        try:
+            with inherited:
+                return dispatcher._compiler.compile(arguments, return_type), base
+        except ForceLiteralArg as request:
+            fold = dispatcher._compiler.fold_argument_types
+            raise request.bind_fold_arguments(lambda args, kws: fold(args, kws)[1]) from None
 
 
 def take_apart(result: Any, symbol_base: int) -> Parts:
