@@ -19,6 +19,9 @@ from numba.core.registry import CPUDispatcher
 
 Types = tuple[Any, ...]
 
+compiler_lock = global_compiler_lock
+"""numba's one lock around compiling and loading, re-entrant. Its owner may link and install."""
+
 # Guards: every dispatcher's `in_table` and numba's C table, as one step: inserting one signature twice
 # makes every later call 15 us, for ever. Not with it held: numba's compiler lock may be held when this
 # one is taken, never the other way round.

@@ -52,7 +52,9 @@ class LoadedLibrary(JITCodeLibrary):
         return self.name, "object", (self._code, self._bitcode())
 
 
-def load(parts: Parts, own_globals: dict[str, Any] | None = None) -> CompileResult:
+def load(
+    parts: Parts, own_globals: dict[str, Any] | None = None, bitcode: Callable[[], bytes] | None = None
+) -> CompileResult:
     """Link the parts into this process and return a CompileResult that is not yet installed anywhere.
 
     Parameters
@@ -61,6 +63,9 @@ def load(parts: Parts, own_globals: dict[str, Any] | None = None) -> CompileResu
         The globals of the Python function that the code belongs to: object mode blocks look names up
         there at run time. None for a callee, whose module is found by name, without importing it.
 
+    bitcode
+        Reads the bitcode when it is needed, for parts that were read without it.
+
     Raises LoadRefused.
     """
     lacking = missing_features(parts.meta["target"]["features"])
@@ -68,14 +73,14 @@ def load(parts: Parts, own_globals: dict[str, Any] | None = None) -> CompileResu
         raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
     with global_compiler_lock:
         try:
-            return _load(parts, own_globals)
+            return _load(parts, own_globals, bitcode or (lambda: parts.bitcode))
         except LoadRefused:
             raise
         except Exception as error:  # unpickling and linking run foreign code; damage costs a compile, never a call
             raise LoadRefused(MissReason.LOAD_FAILED, f"{type(error).__name__}: {error}") from error
 
 
-def _load(parts: Parts, own_globals: dict[str, Any] | None) -> CompileResult:
+def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]) -> CompileResult:
     context = registry.cpu_target.target_context
     state = serialize.loads(parts.environment)
     for initialise in state["reload_init"]:
@@ -83,7 +88,7 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None) -> CompileResult:
     _require_symbols(context, parts.meta["undefined"])
 
     codegen = context.codegen()
-    library = LoadedLibrary(codegen, parts.meta["library"], parts.code, lambda: parts.bitcode)
+    library = LoadedLibrary(codegen, parts.meta["library"], parts.code, bitcode)
     library._reload_init.update(state["reload_init"])
     library._finalize_final_module()
     codegen._engine._defined_symbols.update(parts.meta["defined"])

@@ -8,6 +8,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import llvmlite
@@ -93,14 +94,16 @@ def apply_settings(values: Mapping[str, Plain]) -> None:
             setattr(config, name, value)
 
 
-def effective_flags(options: Mapping[str, Any]) -> str:
-    """The flags that a compile started now would have, callers' flags included, as a stable text.
+def effective_flags(options: Mapping[str, Any], flags_of_caller: Any | None) -> str:
+    """The flags that a compile asked for by a caller with these flags would have, as a stable text.
 
     A function compiled inside another inherits fastmath, error_model, nrt and forceinline
     (`inherit_if_not_set` in numba's CPU target options), so what was declared is not what counts.
     """
     flags = compiler.Flags()
-    registry.cpu_target.options.parse_as_flags(flags, dict(options))
+    inherited = nullcontext() if flags_of_caller is None else ConfigStack().enter(flags_of_caller)
+    with inherited:
+        registry.cpu_target.options.parse_as_flags(flags, dict(options))
     return ";".join(f"{name}={_flag_text(value)}" for name, value in sorted(flags.values().items()))
 
 

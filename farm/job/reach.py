@@ -1,0 +1,303 @@
+"""The walk: everything a function reaches that can change its machine code, as one encodable description.
+
+The description is computed in the front from the original and in the worker from the restored copy,
+and the two must be equal. So it holds content only: no file, no line, no address, no user module's
+name. What is reached twice is described once and then referred to by its visiting index, which is
+deterministic because names are visited in sorted order.
+
+Modules are described by attributes. `m = cfg; m.GAIN` and `getattr(cfg, "GAIN")` are compile-time
+constants to numba, so following attribute chains is not enough: for each reachable module every name
+and every string constant of all reachable code counts, repeated until no new name turns up.
+
+Raises NotShippable, naming the global, for what has no stable content or cannot travel.
+"""
+
+import builtins
+import dis
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import numpy
+
+from farm.errors import NotShippable
+from farm.job.canonical import encode
+from farm.port import describe
+from farm.reasons import RefusalReason
+
+ARRAY_BYTES_MAX: Final = 10**6
+"""numba's own limit (`make_constant_array`): larger global arrays are compiled in by address."""
+
+MODULE_NAMES_IGNORED: Final = frozenset(
+    {"__builtins__", "__cached__", "__dict__", "__doc__", "__file__", "__loader__", "__path__", "__spec__"}
+    | {"__annotations__", describe.STUB_MARK}
+)
+PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, numpy.generic, numpy.dtype)
+SCALARS: Final = (bool, int, float, complex, str, bytes, type(None))
+Node = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a walk found.
+
+    Parameters
+    ----------
+    description
+        Canonical bytes; two functions with equal descriptions compile to the same code.
+    modules
+        For each reachable module of the user, the attributes that a stub of it must hold.
+    imports
+        Names of the installed modules that were reached, sorted.
+    """
+
+    description: bytes
+    modules: Mapping[str, Mapping[str, object]]
+    imports: tuple[str, ...]
+
+
+def reach(function: object) -> Reached:
+    """Walk everything that a function or a dispatcher reaches."""
+    names: frozenset[str] = frozenset()
+    while True:
+        walk = _Walk(names)
+        node = walk.node(function, getattr(function, "__qualname__", "function"))
+        if walk.found <= names:
+            return Reached(encode(node), walk.modules, tuple(sorted(walk.imports)))
+        names |= walk.found
+
+
+def describe_values(values: tuple[object, ...]) -> bytes:
+    """The canonical bytes of values that may hold numba types, functions and dispatchers: a signature, options."""
+    return reach(values).description
+
+
+@dataclass(slots=True)
+class _Walk:
+    names: frozenset[str]
+    """The names that count as attributes of reachable modules."""
+    found: set[str] = field(default_factory=set)
+    modules: dict[str, dict[str, object]] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    visited: dict[int, tuple[int, object]] = field(default_factory=dict)
+    """id -> (visiting index, the object, kept alive so that its id is not used again)."""
+
+    def node(self, value: Any, path: str) -> Node:
+        if isinstance(value, Enum):
+            return ("enum", self._class(type(value), path), value.name)
+        if type(value) in PLAIN or isinstance(value, PLAIN[-2:]):
+            if type(value) is str:  # a constant, or a global or cell: each can be the name in a getattr
+                self.found.add(value)
+            return ("plain", self._encoded(value, path))
+        if isinstance(value, numpy.ndarray):
+            return self._array(value, path)
+        if isinstance(value, tuple):
+            return self._tuple(value, path)
+        if type(value) in (set, frozenset):
+            members = sorted(encode(self.node(one, path)) for one in value)
+            return (type(value).__name__, tuple(members))
+        if type(value) is slice:
+            return ("slice", self.node((value.start, value.stop, value.step), path))
+        index = self.visited.get(id(value))
+        if index is not None:
+            return ("again", index[0])
+        self.visited[id(value)] = (len(self.visited), value)
+        return self._object(value, path)
+
+    def _object(self, value: Any, path: str) -> Node:
+        if type(value) is list:
+            return ("list", tuple(self.node(one, f"{path}[{i}]") for i, one in enumerate(value)))
+        if isinstance(value, dict):
+            return self._dict(value, path)
+        parts = describe.dispatcher_parts(value)
+        if parts is not None:
+            function, options, local_types, pipeline = parts
+            return (
+                "dispatcher",
+                pipeline,
+                self.node(function, path),
+                self._dict(options, path),
+                self._dict(local_types, path),
+            )
+        taken = describe.parts(value)
+        if taken is not None:
+            return (taken[0], self.node(taken[1], path))
+        if isinstance(value, types.ModuleType):
+            return self._module(value, path)
+        if isinstance(value, type):
+            return self._class(value, path)
+        named = self._named(value)
+        if named is not None:
+            return named
+        if isinstance(value, types.FunctionType):
+            return self._function(value, path)
+        kind = "a jitclass instance" if describe.is_jitclass_instance(value) else f"a {_kind(value)} object"
+        raise NotShippable(RefusalReason.UNKEYABLE, f"{path} is {kind}")
+
+    def _encoded(self, value: object, path: str) -> bytes:
+        try:
+            return encode(value)
+        except NotShippable as error:
+            raise NotShippable(error.reason, f"{path} is {error.detail}") from None
+
+    def _array(self, value: Any, path: str) -> Node:
+        if type(value) is not numpy.ndarray:
+            raise NotShippable(RefusalReason.UNKEYABLE, f"{path} is a {_kind(value)} object")
+        if value.nbytes > ARRAY_BYTES_MAX:
+            raise NotShippable(RefusalReason.ARRAY_TOO_LARGE, f"{path} has {value.nbytes} bytes")
+        if not (value.flags.c_contiguous or value.flags.f_contiguous):
+            raise NotShippable(RefusalReason.DYNAMIC_GLOBALS, f"{path} is an array that is not contiguous")
+        return ("array", self._encoded(value, path))
+
+    def _tuple(self, value: tuple[Any, ...], path: str) -> Node:
+        items = tuple(self.node(one, f"{path}[{i}]") for i, one in enumerate(value))
+        if type(value) is tuple:
+            return ("tuple", items)
+        return ("named tuple", self._class(type(value), path), items)
+
+    def _dict(self, value: dict[Any, Any], path: str) -> Node:
+        order = sorted(value, key=lambda key: self._order(key, path))
+        return ("dict", tuple((self.node(key, path), self.node(value[key], f"{path}[{key!r}]")) for key in order))
+
+    def _order(self, key: object, path: str) -> bytes:
+        try:
+            return encode(key)
+        except NotShippable:
+            return encode(_Walk(self.names).node(key, path))
+
+    def _named(self, value: Any) -> Node | None:
+        found = describe.by_name(value)
+        if found is None:
+            return None
+        module, name = found
+        version = describe.installed(module)
+        if version is None:
+            return None
+        return ("named", module.__name__, name, version)
+
+    def _class(self, value: type, path: str) -> Node:
+        named = self._named(value)
+        if named is not None:
+            return named
+        if "<locals>" in value.__qualname__:
+            raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}")
+        bases = tuple(self._class(base, path) for base in value.__bases__)
+        content: Node = ()
+        if issubclass(value, Enum):
+            members = value.__members__.items()
+            content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
+        elif hasattr(value, "_fields"):
+            content = (self.node(tuple(value._fields), path),)
+        return ("class", value.__module__, value.__qualname__, bases, content)
+
+    def _module(self, module: types.ModuleType, path: str) -> Node:
+        version = describe.installed(module)
+        held = vars(module)
+        wanted = sorted(self.names & held.keys() - MODULE_NAMES_IGNORED)
+        if version is None:
+            kept = self.modules.setdefault(module.__name__, {})
+            kept.update((name, held[name]) for name in wanted)
+            return ("module", tuple((name, self.node(held[name], f"{path}.{name}")) for name in wanted))
+        self.imports.add(module.__name__)
+        # The version stands for an installed module's functions and classes; its variables can be assigned.
+        entries = []
+        for name in wanted:
+            value = held[name]
+            if not name.startswith("__") and self._is_variable(value):
+                entries.append((name, self.node(value, f"{path}.{name}")))
+        return ("installed", module.__name__, version, tuple(entries))
+
+    def _is_variable(self, value: object) -> bool:
+        if isinstance(value, types.ModuleType):  # a part of another module that may hold variables
+            return id(value) not in self.visited and self._holds_variables(value, set())
+        if isinstance(value, numpy.ndarray):
+            return type(value) is numpy.ndarray and not value.dtype.hasobject and value.nbytes <= ARRAY_BYTES_MAX
+        if isinstance(value, tuple):
+            return type(value) is tuple and all(type(one) in SCALARS for one in value)
+        return (
+            type(value) in SCALARS or isinstance(value, numpy.generic) or describe.dispatcher_parts(value) is not None
+        )
+
+    def _holds_variables(self, module: types.ModuleType, seen: set[int]) -> bool:
+        """Whether the names that count lead from an installed module to a variable, or to a module of the user."""
+        if id(module) in seen:
+            return False
+        seen.add(id(module))
+        if describe.installed(module) is None:
+            return True
+        held = vars(module)
+        values = [held[name] for name in self.names & held.keys() if not name.startswith("__")]
+        submodules = [one for one in values if isinstance(one, types.ModuleType)]
+        others = (one for one in values if not isinstance(one, types.ModuleType))
+        return any(map(self._is_variable, others)) or any(self._holds_variables(one, seen) for one in submodules)
+
+    def _function(self, function: types.FunctionType, path: str) -> Node:
+        code = function.__code__
+        self._collect(code)
+        cells = tuple(
+            self._cell(name, cell, path)
+            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+        )
+        return (
+            "function",
+            function.__name__,
+            self._code(code, path),
+            self.node(function.__defaults__, f"{path} defaults"),
+            self.node(function.__kwdefaults__, f"{path} keyword defaults"),
+            cells,
+            tuple((name, self._global(function, name)) for name in sorted(describe.global_names(code))),
+            self.node(function.__dict__.get("__wrapped__"), path),
+        )
+
+    def _cell(self, name: str, cell: Any, path: str) -> Node:
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return ("empty cell",)
+        return self.node(value, f"{path}.{name}")
+
+    def _global(self, function: types.FunctionType, name: str) -> Node:
+        held = function.__globals__
+        if name in held:
+            return self.node(held[name], f"{held.get('__name__', '?')}.{name}")
+        if hasattr(builtins, name):
+            return ("builtin", name)
+        return ("missing",)
+
+    def _collect(self, code: types.CodeType) -> None:
+        for one in describe.nested_code(code):
+            self.found.update(one.co_names)
+
+    def _code(self, code: types.CodeType, path: str) -> Node:
+        constants = tuple(
+            self._code(one, path) if isinstance(one, types.CodeType) else self.node(one, path)
+            for one in _constants(code)
+        )
+        return (
+            "code",
+            code.co_code,
+            constants,
+            code.co_names,
+            code.co_varnames,
+            code.co_freevars,
+            code.co_cellvars,
+            code.co_flags,
+            (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
+            getattr(code, "co_exceptiontable", b""),
+        )
+
+
+def _constants(code: types.CodeType) -> tuple[object, ...]:
+    """The constants without the docstring: the first one, if it is text and no instruction loads it."""
+    constants = code.co_consts
+    if not constants or not isinstance(constants[0], str):
+        return constants
+    if any(i.arg == 0 for i in dis.get_instructions(code) if i.opcode in dis.hasconst):
+        return constants
+    return (None, *constants[1:])
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,147 @@
+"""Stats: how often things happened, counted by any thread, read as one frozen value.
+
+Guarantees: a `Stats` is consistent in itself and never changes; it prints as a plain text table.
+Does not measure: seconds are handed in by whoever measured them.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+from farm.reasons import DegradedReason, MissReason
+
+
+class Count(Enum):
+    """What is counted by the piece; a member's value is the field of Stats."""
+
+    COMPILED = "compiled"
+    LOADED = "loaded"
+    LOCAL = "local"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    DIED = "died"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    FALLBACK_CALLS = "fallback_calls"
+
+
+class Duration(Enum):
+    """What is counted in seconds; a member's value is the field of Stats."""
+
+    COMPILE = "compile_s"
+    LOAD = "load_s"
+    SAVED = "saved_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionStats:
+    """The counters of one function; `compiled` is by workers, `local` by the front."""
+
+    compiled: int = 0
+    loaded: int = 0
+    local: int = 0
+    failed: int = 0
+    rejected: int = 0
+    died: int = 0
+    timed_out: int = 0
+    out_of_memory: int = 0
+    fallback_calls: int = 0
+    compile_s: float = 0.0
+    load_s: float = 0.0
+    saved_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats(FunctionStats):
+    """The farm's counters. `saved_s`: compile seconds that loads made unnecessary."""
+
+    pending: int = 0
+    misses: Mapping[MissReason, int] = field(default_factory=dict)
+    degraded: Mapping[DegradedReason, int] = field(default_factory=dict)
+    per_function: Mapping[str, FunctionStats] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, str]] = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, float):
+                rows.append((f.name, f"{value:.3f}"))
+            elif isinstance(value, int):
+                rows.append((f.name, str(value)))
+        for title, counted in (("miss", self.misses), ("degraded", self.degraded)):
+            rows += [(f"{title}: {reason.value}", str(n)) for reason, n in counted.items()]
+        for name, one in self.per_function.items():
+            parts = [f"{f.name} {getattr(one, f.name):.6g}" for f in fields(one) if getattr(one, f.name)]
+            rows.append((name, ", ".join(parts)))
+        width = max(len(label) for label, _ in rows)
+        return "\n".join(f"{label:<{width}}  {value}".rstrip() for label, value in rows)
+
+
+class Counters:
+    """What the farm counts into."""
+
+    def __init__(self) -> None:
+        # Guards every field below; held for arithmetic and copying only.
+        # No other lock is taken and nothing is called out to while it is held.
+        self._lock = threading.Lock()
+        self._total: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
+        self._misses: Counter[MissReason] = Counter()
+        self._degraded: Counter[DegradedReason] = Counter()
+        self._functions: dict[str, Counter[str]] = {}
+        self._function_seconds: dict[str, dict[str, float]] = {}
+        self._pending = 0
+
+    def count(self, what: Count, function: str | None = None, *, times: int = 1) -> None:
+        """Something happened, to `function` if it is given."""
+        with self._lock:
+            self._total[what.value] += times
+            if function is not None:
+                self._functions.setdefault(function, Counter())[what.value] += times
+
+    def spend(self, what: Duration, seconds: float, function: str | None = None) -> None:
+        """Something took seconds, or saved them."""
+        with self._lock:
+            self._seconds[what.value] = self._seconds.get(what.value, 0.0) + seconds
+            if function is not None:
+                own = self._function_seconds.setdefault(function, {})
+                own[what.value] = own.get(what.value, 0.0) + seconds
+
+    def miss(self, reason: MissReason) -> None:
+        """A lookup in the store missed."""
+        with self._lock:
+            self._misses[reason] += 1
+
+    def degrade(self, reason: DegradedReason) -> None:
+        """The farm works below its best."""
+        with self._lock:
+            self._degraded[reason] += 1
+
+    def change_pending(self, by: int) -> None:
+        """A job was handed over (1) or has ended (-1)."""
+        with self._lock:
+            self._pending += by
+
+    def stats(self) -> Stats:
+        """The counters as they are now."""
+        with self._lock:
+            names = sorted(self._functions.keys() | self._function_seconds.keys())
+            return Stats(
+                **_numbers(self._total, self._seconds),
+                pending=self._pending,
+                misses=dict(self._misses),
+                degraded=dict(self._degraded),
+                per_function={
+                    name: FunctionStats(**_numbers(self._functions.get(name, {}), self._function_seconds.get(name, {})))
+                    for name in names
+                },
+            )
+
+
+def _numbers(counted: Mapping[str, int], spent: Mapping[str, float]) -> dict[str, Any]:
+    """The fields of a FunctionStats by name, absent ones as zero."""
+    numbers: dict[str, Any] = {what.value: counted.get(what.value, 0) for what in Count}
+    return numbers | {what.value: spent.get(what.value, 0.0) for what in Duration}

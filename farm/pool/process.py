@@ -1,0 +1,156 @@
+"""One child process of the pool seen from the front: its socket, its output, its memory.
+
+Writes never block: what the socket does not take is kept and sent when the selector says so.
+"""
+
+import contextlib
+import os
+import socket
+from collections import deque
+from typing import Final
+
+from farm.job.messages import Decoder, Message, encode
+
+RING_BYTES: Final = 1 << 16
+READ_BYTES: Final = 1 << 16
+READS_MAX: Final = 16
+"""A worker that floods its output gets its turn, not the whole thread."""
+LAST_LINES: Final = 20
+
+
+class Output:
+    """The read end of a process's stdout and stderr, and the last 64 KiB that came through it."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self._ring = bytearray()
+
+    def read(self) -> bool:
+        """Take what is there. False at end of file."""
+        for _ in range(READS_MAX):
+            try:
+                data = os.read(self.descriptor, READ_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            self._ring += data
+            del self._ring[:-RING_BYTES]
+        return True
+
+    def last_lines(self) -> str:
+        """The end of what the process wrote, for people."""
+        return "\n".join(self._ring.decode("utf-8", "replace").splitlines()[-LAST_LINES:])
+
+    def close(self) -> None:
+        """Close the descriptor; harmless when repeated."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class Channel:
+    """A non-blocking socket that carries messages both ways, with descriptors on the way out."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.at_end = False
+        self._decoder = Decoder()
+        self._out: deque[tuple[bytes, tuple[int, ...]]] = deque()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._out)
+
+    def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Send now, or later. The descriptors are closed here once they are sent."""
+        self._out.append((encode(message), descriptors))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the socket takes."""
+        while self._out and not self.at_end:
+            data, descriptors = self._out[0]
+            try:
+                sent = socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)
+            except BlockingIOError:
+                return
+            except OSError:
+                # The other end is gone. What it wrote before may still be there: reading finds the end.
+                self._drop_output()
+                return
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._out.popleft()
+            if sent < len(data):
+                self._out.appendleft((data[sent:], ()))
+
+    def read(self) -> list[Message]:
+        """All messages that are there; sets `at_end` at end of file."""
+        messages: list[Message] = []
+        while not self.at_end:
+            try:
+                data = self.sock.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.at_end = True
+                break
+            messages += self._decoder.feed(data)
+        return messages
+
+    def close(self) -> None:
+        """Close, never shut down: a forked child shares the connection."""
+        self._drop_output()
+        self.sock.close()
+
+    def _drop_output(self) -> None:
+        for _, descriptors in self._out:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._out.clear()
+
+
+class WorkerProcess:
+    """A worker: its channel, its output and what it is doing."""
+
+    def __init__(self, worker_id: int, channel: Channel, output: Output) -> None:
+        self.worker_id = worker_id
+        self.channel = channel
+        self.output = output
+        self.pid: int | None = None
+        self.job: tuple[int, int] | None = None
+        """(job id, attempt) while busy."""
+        self.deadline: tuple[float, float] | None = None
+        """(monotonic time, limit in seconds) while busy."""
+        self.idle_since: float | None = None
+        self.ended_at: float | None = None
+        """When its socket came to an end without a report from the foreman."""
+        self.killed = False
+
+    def memory_bytes(self, limit_bytes: int) -> int:
+        """What the worker uses: RSS if that is under half the limit, else what ending it would free (USS).
+
+        RSS costs nothing but counts pages shared with the foreman; USS costs 1.5 ms, 37 ms at 4 GiB.
+        """
+        if self.pid is None:
+            return 0
+        import psutil  # 27 ms: only for a pool that is in use
+
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            used = int(process.memory_info().rss)
+            return used if used <= limit_bytes // 2 else int(process.memory_full_info().uss)
+        return 0
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self.channel.close()
+        self.output.close()

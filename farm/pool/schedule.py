@@ -1,0 +1,496 @@
+"""The pool's mind: which job runs where. Pure: it knows no clock, no pipe and no pid.
+
+`handle(event)` returns the instructions that the pool has to carry out. An event about a job or a
+worker that is not (or no longer) known changes nothing and never raises: reports of the dead cross
+orders on the way.
+
+    job      event                                   becomes    instructions
+    -------  --------------------------------------  ---------  -----------------------------------
+    -        Submitted                               queued     (assign)
+    queued   (assign) a fitting worker is idle       running    SendJob, attempt + 1
+    queued   (assign) none, and room for one         queued     ForkWorker
+    queued   (assign) none, no room, a misfit idle   queued     KillWorker(misfit), ForkWorker
+    queued   Called (batch)                          queued     promoted to on-demand
+    running  Answered Built, Failed, Rejected        finished   FinishJob
+    running  Answered Busy                           queued     rests until the next Tick
+    running  Answered KEY_MISMATCH, the first        queued     only a fresh worker will do
+    running  WorkerExited, the first time            queued
+    running  WorkerExited, the second time           finished   FinishJob(Died)
+    running  DeadlinePassed, MemoryExceeded          finished   KillWorker, FinishJob
+    running  Waited, on a niced worker               queued     KillWorker (again at nice 0)
+    running  ForemanLost                             queued     StartForeman
+    any      ForemanLost, too many in a row          finished   FinishJob(Cancelled)
+    queued   Drain                                   finished   FinishJob(Cancelled)
+    any      Close                                   finished   FinishJob(Cancelled), KillWorker
+
+    worker   event                                   becomes
+    -------  --------------------------------------  -----------------------------------------------
+    -        ForkWorker                              starting
+    starting WorkerStarted                           idle
+    idle     SendJob                                 busy
+    busy     Answered                                idle, or killed after `jobs_max` jobs
+    any      KillWorker, WorkerExited, ForemanLost   gone: its later reports are about a stranger
+
+Because a killed worker is forgotten at once, its death cannot count against a job: a job's death is
+the exit of a worker that we did not kill while it had that job.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from farm.job.messages import (
+    Busy,
+    Cancelled,
+    Died,
+    FinalAnswer,
+    OutOfMemory,
+    Rejected,
+    TimedOut,
+    WorkerAnswer,
+)
+from farm.reasons import RefusalReason
+
+DEATHS_MAX: Final = 2
+"""A job that ended this many workers is condemned."""
+STARTS_FAILED_MAX: Final = 3
+"""A guess: so many foremen in a row lost without an answer, and the jobs are given up."""
+FORKS_FAILED_MAX: Final = 3
+"""A guess: so many workers in a row that ended before they started, and the jobs are given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A new job. Batch jobs are prewarming; a waited-for job is never batch."""
+
+    job_id: int
+    waited: bool
+    batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Somebody began to wait for the job."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The job's function was called while the job was pending."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """The foreman forked the worker."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The worker answered an attempt of a job."""
+
+    worker_id: int
+    job_id: int
+    attempt: int
+    answer: WorkerAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """The worker ended. `answers` came with its end: they count, but it gets no further job for them."""
+
+    worker_id: int
+    exit_code: int | None
+    signal: int | None
+    last_lines: str = ""
+    by_us: bool = False
+    answers: tuple[Answered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdle:
+    """The worker was idle for too long."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The attempt ran for `limit_s` seconds."""
+
+    job_id: int
+    attempt: int
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryExceeded:
+    """The attempt's worker grew over its limit."""
+
+    job_id: int
+    attempt: int
+    limit_bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForemanUp:
+    """The foreman can fork."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForemanLost:
+    """The foreman ended, or could not be started; all its workers are dead."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Some time has passed: jobs that rested may try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take no more jobs, cancel the queued ones, let the running ones finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Cancel everything."""
+
+
+Event = (
+    Submitted
+    | Waited
+    | Called
+    | WorkerStarted
+    | Answered
+    | WorkerExited
+    | WorkerIdle
+    | DeadlinePassed
+    | MemoryExceeded
+    | ForemanUp
+    | ForemanLost
+    | Tick
+    | Drain
+    | Close
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartForeman:
+    """Start the foreman; `failures` in a row came before, for the back-off."""
+
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForkWorker:
+    """Have a worker forked."""
+
+    worker_id: int
+    nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendJob:
+    """Give the worker this attempt of the job."""
+
+    worker_id: int
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillWorker:
+    """Have the worker's process group killed."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishJob:
+    """The job's one final answer."""
+
+    job_id: int
+    answer: FinalAnswer
+
+
+Instruction = StartForeman | ForkWorker | SendJob | KillWorker | FinishJob
+
+
+class _Foreman(Enum):
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+
+
+@dataclass(slots=True)
+class _Job:
+    id: int
+    waited: bool
+    batch: bool
+    calls: int = 0
+    attempt: int = 0
+    deaths: int = 0
+    mismatches: int = 0
+    resting: bool = False
+    worker: int | None = None
+
+    def order(self) -> tuple[int, int, int]:
+        """Waited-for first, then on-demand by calls, then batch; the older first among equals."""
+        return (0 if self.waited else 2 if self.batch else 1, -self.calls, self.id)
+
+
+@dataclass(slots=True)
+class _Worker:
+    id: int
+    nice: int
+    started: bool = False
+    job: int | None = None
+    jobs_done: int = 0
+
+    def fits(self, job: _Job) -> bool:
+        return not (job.waited and self.nice) and not (job.mismatches and self.jobs_done)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the status line shows."""
+
+    idle: int
+    busy: int
+    queued: int
+
+
+class Schedule:
+    """All jobs and workers of one pool, and the rules between them.
+
+    Parameters
+    ----------
+    workers_max
+        At most so many workers live at a time. Batch jobs leave one of them free, if there are two.
+    nice
+        Niceness of workers for jobs nobody waits for. It cannot be lowered again, hence the restarts.
+    jobs_max
+        A worker is replaced after so many jobs.
+    """
+
+    def __init__(self, *, workers_max: int, nice: int = 10, jobs_max: int = 500) -> None:
+        self._workers_max = workers_max
+        self._nice = nice
+        self._jobs_max = jobs_max
+        self._jobs: dict[int, _Job] = {}
+        self._workers: dict[int, _Worker] = {}
+        self._worker_ids = 0
+        self._foreman = _Foreman.DOWN
+        self._foreman_failures = 0
+        self._fork_failures = 0
+        self._open = True
+        self._out: list[Instruction] = []
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take one event; return what is to be done, in order."""
+        self._out = []
+        match event:
+            case Submitted():
+                self._submit(event)
+            case Waited(job_id):
+                self._wait(job_id)
+            case Called(job_id):
+                if job := self._jobs.get(job_id):
+                    job.calls += 1
+                    job.batch = False
+            case WorkerStarted(worker_id):
+                if worker := self._workers.get(worker_id):
+                    worker.started = True
+                    self._fork_failures = 0
+            case Answered():
+                self._answer(event)
+            case WorkerExited():
+                self._exit(event)
+            case WorkerIdle(worker_id):
+                worker = self._workers.get(worker_id)
+                if worker and worker.started and worker.job is None:
+                    self._kill(worker)
+            case DeadlinePassed(job_id, attempt, limit_s):
+                self._stop(job_id, attempt, TimedOut(limit_s))
+            case MemoryExceeded(job_id, attempt, limit_bytes, used_bytes):
+                self._stop(job_id, attempt, OutOfMemory(limit_bytes, used_bytes))
+            case ForemanUp():
+                self._foreman = _Foreman.UP
+            case ForemanLost(detail):
+                self._lose_foreman(detail)
+            case Tick():
+                for job in self._jobs.values():
+                    job.resting = False
+            case Drain():
+                self._open = False
+                self._cancel_queued("the pool is being closed")
+            case Close():
+                self._close()
+        self._assign()
+        return self._out
+
+    @property
+    def resting(self) -> bool:
+        """Whether a Tick would change anything."""
+        return any(job.resting for job in self._jobs.values())
+
+    def counts(self) -> Counts:
+        """Workers by state, and queued jobs."""
+        busy = sum(worker.job is not None for worker in self._workers.values())
+        idle = sum(worker.started and worker.job is None for worker in self._workers.values())
+        return Counts(idle, busy, sum(job.worker is None for job in self._jobs.values()))
+
+    def _submit(self, event: Submitted) -> None:
+        if event.job_id in self._jobs:
+            return
+        if not self._open:
+            self._out.append(FinishJob(event.job_id, Cancelled("the pool is closed")))
+            return
+        self._jobs[event.job_id] = _Job(event.job_id, event.waited, event.batch and not event.waited)
+
+    def _wait(self, job_id: int) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or job.waited:
+            return
+        job.waited, job.batch = True, False
+        worker = self._workers.get(job.worker) if job.worker is not None else None
+        if worker and worker.nice and self._open:
+            self._kill(worker)
+            job.worker = None
+
+    def _answer(self, event: Answered) -> None:
+        job, worker = self._jobs.get(event.job_id), self._workers.get(event.worker_id)
+        if not job or not worker or job.worker != worker.id or job.attempt != event.attempt:
+            return
+        self._foreman_failures = 0
+        worker.job, job.worker = None, None
+        worker.jobs_done += 1
+        if worker.jobs_done >= self._jobs_max:
+            self._kill(worker)
+        if isinstance(event.answer, Busy):
+            self._requeue(job, resting=True)
+        elif (
+            isinstance(event.answer, Rejected)
+            and event.answer.reason is RefusalReason.KEY_MISMATCH
+            and not job.mismatches
+            and self._open
+        ):
+            job.mismatches = 1
+        else:
+            self._finish(job, event.answer)
+
+    def _exit(self, event: WorkerExited) -> None:
+        for answer in event.answers:
+            self._answer(answer)
+        worker = self._workers.pop(event.worker_id, None)
+        if worker is None:
+            return
+        if not worker.started:
+            self._fork_failures += 1
+            if self._fork_failures >= FORKS_FAILED_MAX:
+                self._fork_failures = 0
+                self._cancel_queued(f"{FORKS_FAILED_MAX} workers in a row ended before they started")
+            return
+        job = self._jobs.get(worker.job) if worker.job is not None else None
+        if job is None:
+            return
+        job.deaths += not event.by_us
+        if job.deaths >= DEATHS_MAX:
+            self._finish(job, Died(event.exit_code, event.signal, event.last_lines))
+        else:
+            self._requeue(job)
+
+    def _stop(self, job_id: int, attempt: int, answer: FinalAnswer) -> None:
+        job = self._jobs.get(job_id)
+        if job is None or job.worker is None or job.attempt != attempt:
+            return
+        self._kill(self._workers[job.worker])
+        self._finish(job, answer)
+
+    def _lose_foreman(self, detail: str) -> None:
+        self._foreman = _Foreman.DOWN
+        self._foreman_failures += 1
+        self._workers.clear()
+        for job in list(self._jobs.values()):
+            if job.worker is not None:
+                self._requeue(job)
+        if self._foreman_failures >= STARTS_FAILED_MAX:
+            self._cancel_queued(detail)
+
+    def _close(self) -> None:
+        self._open = False
+        for worker in list(self._workers.values()):
+            if worker.job is not None:
+                self._jobs[worker.job].worker = None
+            self._kill(worker)
+        self._cancel_queued("the pool was closed")
+
+    def _requeue(self, job: _Job, *, resting: bool = False) -> None:
+        job.worker, job.resting = None, resting
+        if not self._open:
+            self._finish(job, Cancelled("the pool is being closed"))
+
+    def _cancel_queued(self, detail: str) -> None:
+        for job in list(self._jobs.values()):
+            if job.worker is None:
+                self._finish(job, Cancelled(detail))
+
+    def _finish(self, job: _Job, answer: FinalAnswer) -> None:
+        del self._jobs[job.id]
+        self._out.append(FinishJob(job.id, answer))
+
+    def _kill(self, worker: _Worker) -> None:
+        del self._workers[worker.id]
+        self._out.append(KillWorker(worker.id))
+
+    def _assign(self) -> None:
+        queue = sorted((job for job in self._jobs.values() if job.worker is None), key=_Job.order)
+        if not queue or not self._open:
+            return
+        if self._foreman is not _Foreman.UP:
+            if self._foreman is _Foreman.DOWN:
+                self._foreman = _Foreman.STARTING
+                self._out.append(StartForeman(self._foreman_failures))
+            return
+        free = [worker for worker in self._workers.values() if worker.job is None]
+        batch_room = max(1, self._workers_max - 1)
+        batch_room -= sum(job.batch and job.worker is not None for job in self._jobs.values())
+        for job in queue:
+            if job.resting or (job.batch and batch_room <= 0):
+                continue
+            worker = self._worker_for(job, free)
+            if worker is None:
+                continue
+            batch_room -= job.batch
+            if worker.started:
+                job.attempt += 1
+                job.worker, worker.job = worker.id, job.id
+                self._out.append(SendJob(worker.id, job.id, job.attempt))
+
+    def _worker_for(self, job: _Job, free: list[_Worker]) -> _Worker | None:
+        """Take a worker for the job out of `free`, or begin one; None if the job must stay queued."""
+        fitting = [worker for worker in free if worker.fits(job)]
+        if fitting:
+            # Niced workers first where they will do: a waited-for job cannot use them.
+            worker = min(fitting, key=lambda worker: (not worker.started, -worker.nice, worker.id))
+            free.remove(worker)
+            return worker
+        if len(self._workers) >= self._workers_max:
+            misfit = next((worker for worker in free if worker.started), None)
+            if misfit is None:
+                return None
+            free.remove(misfit)
+            self._kill(misfit)
+        self._worker_ids += 1
+        worker = _Worker(self._worker_ids, 0 if job.waited else self._nice)
+        self._workers[worker.id] = worker
+        self._out.append(ForkWorker(worker.id, worker.nice))
+        return worker

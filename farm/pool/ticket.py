@@ -1,0 +1,54 @@
+"""What the pool gives out: a ticket for each job, and events for a listener."""
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+
+from farm.job.messages import FinalAnswer, Job
+from farm.pool.schedule import Called, Waited
+
+
+class PoolEventKind(Enum):
+    """What a listener can hear of."""
+
+    FOREMAN_UP = "foreman up"
+    FOREMAN_LOST = "foreman lost"
+    WORKER_STARTED = "worker started"
+    WORKER_EXITED = "worker exited"
+    JOB_SENT = "job sent"
+    JOB_FINISHED = "job finished"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEvent:
+    """Something happened in the pool; `subject` is a job's label or a worker's or foreman's pid."""
+
+    kind: PoolEventKind
+    subject: str
+    detail: str = ""
+
+
+class Ticket:
+    """A submitted job: its future, and the two notes that move it forward in the queue."""
+
+    def __init__(self, job_id: int, job: Job, post: Callable[[Waited | Called], None]) -> None:
+        self.job_id = job_id
+        self.job = job
+        self.future: Future[FinalAnswer] = Future()
+        self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
+        self._post = post
+
+    def note_wait(self) -> None:
+        """Somebody waits for the job now."""
+        self._post(Waited(self.job_id))
+
+    def note_call(self) -> None:
+        """The job's function was called."""
+        self._post(Called(self.job_id))
+
+    def finish(self, answer: FinalAnswer) -> None:
+        """Give the answer; whatever a callback raises stays here."""
+        with contextlib.suppress(BaseException):
+            self.future.set_result(answer)

@@ -1,0 +1,94 @@
+"""A worker process: takes one job at a time from the front and answers it.
+
+A thread owns reading. It hands jobs to the main thread through a queue and ends the process at end of
+file, in the middle of a compile if need be: the front is gone, nobody wants the answer. Only the main
+thread writes. Against a dead foreman the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a
+worker that is stopped or that holds the GIL inside a C call.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from farm.job.messages import Answer, Compile, Decoder, Rejected, WorkerAnswer, encode
+from farm.reasons import RefusalReason
+
+PR_SET_PDEATHSIG: Final = 1
+OOM_SCORE: Final = b"700"
+"""So that the kernel ends a worker before the front."""
+READ_BYTES: Final = 1 << 16
+
+Task = Callable[[bytes, str], WorkerAnswer]
+
+
+def resolve(name: str) -> Callable[..., object]:
+    """The object that "module:function" names."""
+    module, _, attribute = name.partition(":")
+    found: Callable[..., object] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def run(*, sock: socket.socket, output_fd: int, foreman_pid: int, nice: int, task: str) -> NoReturn:
+    """Be a worker, in a process just forked, until the front closes the socket."""
+    _settle(output_fd=output_fd, foreman_pid=foreman_pid, nice=nice)
+    jobs: queue.SimpleQueue[Compile] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sock, jobs), name="farm-worker-reader", daemon=True).start()
+    while True:
+        job = jobs.get()
+        answer = _perform(task, job)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        try:
+            sock.sendall(encode(Answer(job.job_id, job.attempt, answer)))
+        except OSError:
+            os._exit(0)
+
+
+def _settle(*, output_fd: int, foreman_pid: int, nice: int) -> None:
+    with contextlib.suppress(OSError):  # the foreman does the same: whoever comes first
+        os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != foreman_pid:  # it died before the line above
+        os._exit(0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.close(output_fd)
+    if nice:
+        os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(OOM_SCORE)
+
+
+def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
+    decoder = Decoder()
+    while True:
+        try:
+            data = sock.recv(READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(0)
+        for message in decoder.feed(data):
+            if isinstance(message, Compile):
+                jobs.put(message)
+
+
+def _perform(task: str, job: Compile) -> WorkerAnswer:
+    # BaseException: a SystemExit from an imported module is that module's failure, not the worker's end.
+    try:
+        answer = resolve(task)(job.payload, job.label)
+    except BaseException as error:
+        return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
+    if not isinstance(answer, WorkerAnswer):
+        return Rejected(RefusalReason.RESTORE_FAILED, f"{task} gave {type(answer).__name__}")
+    return answer

@@ -1,0 +1,263 @@
+"""A function as bytes: by value, with what it reaches, and back again in another process.
+
+- The user's functions travel by value with only the globals they name, without annotations.
+- Dispatchers, subclasses included, travel as (function, locals, options, pipeline class by name) and
+  come back as ordinary CPUDispatchers: nothing compiles at restore, and `cache=True` is gone.
+- The user's modules come back as stubs that hold only the attributes the walk reached.
+- Installed modules travel by name, as do their functions, classes and dispatchers.
+- Classes of the user are found by name, checked to be the identical object; those of `__main__` travel
+  by value. Stencils, cfuncs and jitclasses exist only by name.
+
+Every failure is NotShippable. The bytes are for the wire and differ from process to process: they are
+no key, and `restore` must only see bytes that this user's own processes made.
+"""
+
+import importlib
+import io
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy
+from cloudpickle import cloudpickle as parts_of_cloudpickle
+from numba.core.caching import NullCache
+from numba.core.compiler import CompilerBase
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+from numba.core.registry import CPUDispatcher
+
+from farm.errors import NotShippable
+from farm.port import describe
+from farm.reasons import RefusalReason
+
+_NAMED_IF_INSTALLED = (
+    Dispatcher,
+    _Intrinsic,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.BuiltinMethodType,
+    type(numpy.random.rand),
+    numpy.ufunc,
+)
+_state = threading.local()
+"""`pending` while this thread restores: the dispatchers to initialise once all functions are complete."""
+
+
+def dump(
+    function: object, modules: Mapping[str, Mapping[str, object]] | None = None, imports: Sequence[str] = ()
+) -> bytes:
+    """The bytes of a function or dispatcher.
+
+    Parameters
+    ----------
+    modules
+        For each module of the user, the attributes its stub must hold (`farm.job.reach.Reached.modules`).
+    imports
+        Installed modules that `restore` imports first, so that their attributes are there.
+
+    Raises NotShippable.
+    """
+    stream = io.BytesIO()
+    try:
+        pickler = _Pickler(stream, modules or {})
+        pickler.dump(function)
+    except NotShippable:
+        raise
+    except Exception as error:  # reducers are foreign code and raise anything
+        name = getattr(function, "__qualname__", type(function).__name__)
+        detail = f"{name}: {type(error).__name__}: {error}"
+        raise NotShippable(RefusalReason.NOT_PICKLABLE, detail) from error
+    return pickle.dumps((tuple(imports), stream.getvalue(), sorted(pickler.homes)))
+
+
+def restore(data: bytes) -> Any:
+    """The function or dispatcher that `dump` was given. Raises NotShippable(RESTORE_FAILED).
+
+    numba needs the defining modules in `sys.modules` (else recursion has unresolved symbols and the
+    environment is recorded as dynamic): where one is not imported, an empty stub takes its name until
+    the next restore. For worker processes only.
+    """
+    outer = getattr(_state, "pending", None)
+    _state.pending = []
+    try:
+        imports, body, homes = pickle.loads(data)
+        for name in [name for name, module in list(sys.modules.items()) if _is_stub(module)]:
+            del sys.modules[name]  # an import in this job must find the real module
+        for name in imports:
+            importlib.import_module(name)
+        function = pickle.loads(body)
+        for name in homes:
+            sys.modules.setdefault(name, _make_stub(name))
+        for shell, arguments in _state.pending:
+            shell.__init__(*arguments)
+    except Exception as error:  # imports run the user's code
+        raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
+    finally:
+        _state.pending = outer
+    if isinstance(function, Dispatcher):
+        function._cache = NullCache()
+    return function
+
+
+class _Pickler(cloudpickle.CloudPickler):
+    """cloudpickle with its own rules for what the farm takes by value, by name and by stub."""
+
+    def __init__(self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]]) -> None:
+        super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
+        self._modules = modules
+        self.homes: set[str] = set()
+        """Names of the modules that the functions taken by value were defined in."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.ModuleType):
+            return self._reduce_module(obj)
+        if isinstance(obj, describe.BY_NAME_ONLY):
+            return _reduce_named(obj)
+        if isinstance(obj, type):
+            return self._reduce_class(obj)
+        if isinstance(obj, _NAMED_IF_INSTALLED):
+            found = _by_installed_name(obj)
+            if found is not None:
+                return found
+        if isinstance(obj, Dispatcher):
+            return _reduce_dispatcher(obj)
+        if isinstance(obj, types.FunctionType):
+            return self._reduce_function(obj)
+        if type(obj) is numpy.ndarray and not obj.flags.writeable:
+            return _read_only, (obj.copy(order="K"),)
+        return super().reducer_override(obj)
+
+    def _reduce_module(self, module: types.ModuleType) -> Any:
+        if describe.installed(module) is not None:
+            return importlib.import_module, (module.__name__,)
+        held = self._modules.get(module.__name__)
+        if held is None:
+            raise NotShippable(RefusalReason.NOT_PICKLABLE, f"module {module.__name__} was not walked")
+        return _make_stub, (module.__name__,), dict(held), None, None, _fill_stub
+
+    def _reduce_class(self, cls: type) -> Any:
+        found = _by_installed_name(cls)
+        if found is not None:
+            return found
+        if cls in parts_of_cloudpickle._BUILTIN_TYPE_NAMES or cls in (type(None), type(Ellipsis), type(NotImplemented)):
+            return super().reducer_override(cls)
+        if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
+            return super().reducer_override(cls)
+        return _reduce_named(cls)
+
+    def _reduce_function(self, function: types.FunctionType) -> Any:
+        held = function.__globals__
+        if isinstance(function.__module__, str):
+            self.homes.add(function.__module__)
+        base = self.globals_ref.setdefault(id(held), {"__name__": held.get("__name__")})
+        names = describe.global_names(function.__code__)
+        closure = function.__closure__
+        cells = None if closure is None else tuple(parts_of_cloudpickle._make_empty_cell() for _ in closure)
+        slots: dict[str, Any] = {
+            "__name__": function.__name__,
+            "__qualname__": function.__qualname__,
+            "__module__": function.__module__,
+            "__defaults__": function.__defaults__,
+            "__kwdefaults__": function.__kwdefaults__,
+            "__closure__": closure,
+            "__globals__": {name: held[name] for name in sorted(names) if name in held},
+            "_cloudpickle_submodules": [],
+        }
+        kept = {name: value for name, value in function.__dict__.items() if name == "__wrapped__"}
+        arguments = (function.__code__, base, None, None, cells)
+        state = (kept, slots)
+        return (
+            parts_of_cloudpickle._make_function,
+            arguments,
+            state,
+            None,
+            None,
+            parts_of_cloudpickle._function_setstate,
+        )
+
+
+def _reduce_dispatcher(dispatcher: Any) -> Any:
+    pipeline = describe.pipeline_class(dispatcher)
+    if "<locals>" in pipeline.__qualname__ or describe.by_name(pipeline) is None:
+        raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{pipeline.__module__}.{pipeline.__qualname__}")
+    taken = describe.dispatcher_parts(dispatcher)
+    assert taken is not None
+    function, options, local_types, name = taken
+    # A shell first: the function's globals may hold this dispatcher, and initialising reads the finished function.
+    return _make_shell, (), (function, local_types, options, name), None, None, _fill_shell
+
+
+def _by_installed_name(obj: Any) -> Any:
+    """The reduction by name of an object that an installed module holds; None for all others."""
+    found = describe.by_name(obj)
+    if found is None or describe.installed(found[0]) is None:
+        return None
+    if isinstance(obj, (type, types.FunctionType)):
+        return NotImplemented  # pickle's own way by name; `_find` itself has to go that way
+    return _find, (found[0].__name__, found[1])
+
+
+def _reduce_named(obj: Any) -> Any:
+    found = describe.by_name(obj) or _held_by_its_module(obj)
+    if found is None or found[0].__name__ == "__main__":
+        text = f"{_home(obj)}.{getattr(obj, '__qualname__', type(obj).__name__)}"
+        raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, text)
+    if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
+        return NotImplemented
+    return _find, (found[0].__name__, found[1])
+
+
+def _home(obj: Any) -> str:
+    """The module that a class, or the function inside a stencil or a cfunc, was defined in."""
+    taken = describe.parts(obj)
+    inner = taken[1][0] if taken is not None and isinstance(taken[1][0], types.FunctionType) else obj
+    return str(getattr(inner, "__module__", "?"))
+
+
+def _held_by_its_module(obj: Any) -> tuple[types.ModuleType, str] | None:
+    module = describe.imported(_home(obj))
+    names = [] if module is None else sorted(name for name, held in vars(module).items() if held is obj)
+    return (module, names[0]) if module is not None and names else None
+
+
+def _find(module: str, qualname: str) -> Any:
+    found = describe.resolve(importlib.import_module(module), qualname)
+    if found is None:
+        raise AttributeError(f"module {module} holds no {qualname}")
+    return found
+
+
+def _read_only(array: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any, Any]":
+    array.flags.writeable = False
+    return array
+
+
+def _is_stub(module: object) -> bool:
+    return isinstance(module, types.ModuleType) and describe.STUB_MARK in vars(module)
+
+
+def _make_stub(name: str) -> types.ModuleType:
+    stub = types.ModuleType(name)
+    vars(stub)[describe.STUB_MARK] = True
+    return stub
+
+
+def _fill_stub(stub: types.ModuleType, held: dict[str, object]) -> None:
+    vars(stub).update(held)
+
+
+def _make_shell() -> Any:
+    return CPUDispatcher.__new__(CPUDispatcher)
+
+
+def _fill_shell(shell: Any, state: tuple[Any, dict[str, Any], dict[str, Any], str]) -> None:
+    function, local_types, options, name = state
+    module, _, qualname = name.partition(":")
+    pipeline = _find(module, qualname)
+    if not (isinstance(pipeline, type) and issubclass(pipeline, CompilerBase)):
+        raise TypeError(f"{name} is no compiler pipeline")
+    _state.pending.append((shell, (function, local_types, options, pipeline)))

@@ -1,0 +1,195 @@
+"""Recognises numba's objects and takes them apart, one level at a time, into a tag and plain contents.
+
+What comes out may hold further objects (functions, types): the walk in `farm.job.reach` takes those
+apart in turn. Nothing here compiles, registers or imports anything. This module also answers the two
+questions that a walk and a capture must answer alike: which distribution a module is installed from,
+and by what name an object can be found again.
+"""
+
+import dis
+import functools
+import importlib.metadata
+import site
+import sys
+import sysconfig
+import types as python_types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from numba.core import dispatcher as dispatchers
+from numba.core import types
+from numba.core.ccallback import CFunc
+from numba.core.extending import _Intrinsic
+from numba.core.typing.templates import Signature
+from numba.experimental.jitclass.base import JitClassType
+from numba.experimental.jitclass.boxing import _box
+from numba.stencils.stencil import StencilFunc
+
+Parts = tuple[str, tuple[object, ...]]
+
+GLOBAL_OPERATIONS: Final = frozenset(
+    {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+)
+STUB_MARK: Final = "__farm_stub__"
+OWN_DISTRIBUTION: Final = "farm"
+BY_NAME_ONLY: Final = (StencilFunc, CFunc, JitClassType)
+
+
+def dispatcher_parts(obj: object) -> tuple[Any, dict[str, Any], dict[str, Any], str] | None:
+    """(py_func, target options, locals, pipeline class as `module:qualname`) of a dispatcher, or None."""
+    if not isinstance(obj, dispatchers.Dispatcher):
+        return None
+    pipeline = obj._compiler.pipeline_class
+    return (
+        obj.py_func,
+        dict(obj.targetoptions),
+        dict(obj.locals),
+        f"{pipeline.__module__}:{pipeline.__qualname__}",
+    )
+
+
+def pipeline_class(obj: Any) -> type:
+    """The compiler pipeline class of a dispatcher."""
+    found: type = obj._compiler.pipeline_class
+    return found
+
+
+def parts(obj: object) -> Parts | None:
+    """The tag and contents of a numba object other than a dispatcher, or None if it is not numba's."""
+    if isinstance(obj, types.Type):
+        return type_parts(obj)
+    if isinstance(obj, Signature):
+        return "signature", (obj.return_type, tuple(obj.args))
+    if isinstance(obj, _Intrinsic):
+        return "intrinsic", (obj._name, obj._defn, bool(obj._prefer_literal), dict(obj._ctor_kwargs))
+    if isinstance(obj, StencilFunc):
+        return "stencil", (obj.kernel_ir.func_id.func, obj.mode, dict(obj.options))
+    if isinstance(obj, CFunc):
+        compiler = obj._compiler
+        return "cfunc", (obj._pyfunc, obj._sig, dict(compiler.targetoptions), dict(compiler.locals))
+    if isinstance(obj, JitClassType):
+        return "jitclass", (obj.class_type,)
+    return None
+
+
+def type_parts(kind: Any) -> Parts:
+    """A numba type by its structure: its class, and what its equality depends on. Never an address."""
+    tag = f"type {type(kind).__module__}:{type(kind).__qualname__}"
+    if isinstance(kind, types.Dispatcher):
+        return tag, (kind.dispatcher,)
+    if isinstance(kind, types.Literal):
+        return tag, (kind.literal_value,)
+    if isinstance(kind, types.Omitted):
+        return tag, (kind.value,)
+    if isinstance(kind, types.ClassType):  # its key holds an address
+        struct = tuple(kind.struct.items())
+        members = (kind.jit_methods, kind.jit_props, kind.jit_static_methods)
+        return tag, (kind.class_name, struct, *(tuple(sorted(one.items())) for one in members))
+    if isinstance(kind, (types.ClassInstanceType, types.ClassDataType)):
+        return tag, (kind.class_type,)
+    if isinstance(kind, types.Module):
+        return tag, (kind.pymod,)
+    if isinstance(kind, types.Function):
+        return tag, (kind.typing_key,)
+    return tag, (kind.key,)
+
+
+def is_jitclass_instance(obj: object) -> bool:
+    """Whether the object is an instance of a jitclass: it lives at an address of this process."""
+    return isinstance(obj, _box.Box)
+
+
+def global_names(code: python_types.CodeType) -> frozenset[str]:
+    """Every global name that the code, or code nested in it, reads or writes."""
+    found = {i.argval for one in nested_code(code) for i in dis.get_instructions(one) if i.opname in GLOBAL_OPERATIONS}
+    return frozenset(found)
+
+
+def nested_code(code: python_types.CodeType) -> Iterator[python_types.CodeType]:
+    """The code object itself and all in its constants, recursively."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, python_types.CodeType):
+            yield from nested_code(constant)
+
+
+@functools.lru_cache(maxsize=1)
+def _distributions() -> dict[str, str]:
+    """Version text of the distribution of each installed top-level name."""
+    found = {}
+    for top, names in importlib.metadata.packages_distributions().items():
+        versions = sorted(f"{name}=={importlib.metadata.version(name)}" for name in set(names))
+        found[top] = ",".join(versions)
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _roots() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """(directories that distributions are installed into, directories of the standard library)."""
+    paths = sysconfig.get_paths()
+    packages = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
+    library = {paths["stdlib"], paths["platstdlib"], *filter(None, [sysconfig.get_config_var("DESTSHARED")])}
+    return tuple(Path(p).resolve() for p in sorted(packages)), tuple(Path(p).resolve() for p in sorted(library))
+
+
+def installed(module: python_types.ModuleType) -> str | None:
+    """`distribution==version` (or `python`) of an installed module; None for the user's own modules.
+
+    A module counts by where its file lies, not by its name: an editable install changes without its
+    version changing, so it is the user's.
+    """
+    if STUB_MARK in vars(module):
+        return None
+    return _installed(module.__name__, getattr(module, "__file__", None))
+
+
+@functools.lru_cache(maxsize=4096)
+def _installed(name: str, file: str | None) -> str | None:
+    top = name.partition(".")[0]
+    if top == OWN_DISTRIBUTION:
+        return OWN_DISTRIBUTION
+    if not file:
+        return "python" if top in sys.stdlib_module_names and top != "__main__" else None
+    packages, library = _roots()
+    path = Path(file).resolve()
+    if any(root in path.parents for root in packages):
+        return _distributions().get(top)
+    if top in sys.stdlib_module_names and any(root in path.parents for root in library):
+        return "python"
+    return None
+
+
+def by_name(obj: Any) -> tuple[python_types.ModuleType, str] | None:
+    """(module, qualified name) under which exactly this object is found, among imported modules; or None."""
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
+    home = getattr(obj, "__module__", None)
+    if isinstance(name, str) and isinstance(home, str):
+        module = sys.modules.get(home)
+        if module is not None and resolve(module, name) is obj:
+            return module, name
+    short = getattr(obj, "__name__", None)
+    if isinstance(short, str) and callable(obj) and not isinstance(obj, (type, python_types.FunctionType)):
+        # numpy.random.rand is a method of an object that has no name.
+        for candidate in (home, "builtins", "numpy.random", "numpy", "math", "operator"):
+            module = sys.modules.get(candidate) if isinstance(candidate, str) else None
+            if module is not None and vars(module).get(short) is obj:
+                return module, short
+    return None
+
+
+def resolve(module: python_types.ModuleType, qualname: str) -> object:
+    """What the module holds under the qualified name, or None; nothing is imported."""
+    found: Any = module
+    for name in qualname.split("."):
+        if name == "<locals>":
+            return None
+        found = vars(found).get(name) if isinstance(found, python_types.ModuleType) else getattr(found, name, None)
+        if found is None:
+            return None
+    return found
+
+
+def imported(name: str) -> python_types.ModuleType | None:
+    """The module of that name if it is imported already."""
+    return sys.modules.get(name)

@@ -1,0 +1,47 @@
+"""numba's errors and warnings on their way from a worker to the front."""
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+from numba.core.errors import ForceLiteralArg, NumbaError, NumbaWarning
+
+
+def pack(error: BaseException) -> bytes | None:
+    """numba's exception as bytes that rebuild the same class and message, or None if it does not survive."""
+    try:
+        data = pickle.dumps(error)
+        rebuilt = pickle.loads(data)
+    except Exception:  # an exception's own pickling is foreign code
+        return None
+    return data if type(rebuilt) is type(error) and str(rebuilt) == str(error) else None
+
+
+def unpack(data: bytes) -> BaseException | None:
+    """The packed exception, or None if it cannot be rebuilt here."""
+    try:
+        error = pickle.loads(data)
+    except Exception:  # see pack
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def is_numbas(error: BaseException) -> bool:
+    """Whether numba says that the function does not compile, as opposed to an accident."""
+    return isinstance(error, NumbaError)
+
+
+def literal_positions(error: BaseException) -> tuple[int, ...] | None:
+    """The argument positions that numba asks to have as literals (ForceLiteralArg), or None."""
+    return tuple(sorted(error.requested_args)) if isinstance(error, ForceLiteralArg) else None
+
+
+@contextmanager
+def numba_warnings() -> Iterator[list[Any]]:
+    """Collect the NumbaWarnings raised inside, every one of them, instead of showing them."""
+    with catch_warnings(record=True) as caught:
+        simplefilter("ignore")
+        simplefilter("always", NumbaWarning)
+        yield caught

@@ -1,0 +1,100 @@
+"""Who may write where we load from: loading an artifact runs it.
+
+- The writable store: owned by this user, 0700. With a group: of that group, and closed to all others.
+- A store that is only read: owned by this user or root, not writable by group or others.
+- A file: opened without following a symbolic link, then looked at through the descriptor, so that what was
+  judged is what is read. The same owners and the same bits as for a store that is only read.
+
+A path's parents are not judged. Whoever can rename them can put another directory in our place, but
+cannot make files that belong to us.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from farm.errors import StoreRefused
+from farm.reasons import MissReason
+from farm.store.artifact import Miss
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one store directory is judged.
+
+    Parameters
+    ----------
+    private
+        Whether the directory must be closed to everyone else: true for the one that is written.
+    gid
+        The group that is admitted to it, or None.
+    """
+
+    private: bool
+    gid: int | None = None
+
+    @property
+    def directory_mode(self) -> int:
+        """Permissions of a new directory; with a group, what is made inside belongs to the group."""
+        return 0o700 if self.gid is None else 0o2770
+
+    @property
+    def file_mode(self) -> int:
+        """Permissions of a new artifact."""
+        return 0o600 if self.gid is None else 0o640
+
+    @property
+    def lock_mode(self) -> int:
+        """Permissions of a new lock file, which all members must be able to open for writing."""
+        return 0o600 if self.gid is None else 0o660
+
+    def check_directory(self, path: Path) -> None:
+        """Raise StoreRefused if `path` is not to be trusted, FileNotFoundError if it does not exist."""
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            raise StoreRefused(str(path), "it is not a directory", "move it away or set another directory")
+        mode = stat.S_IMODE(status.st_mode)
+        if not self._owner_is_fine(status, self.private):
+            remedy = f"run: chown {os.getuid()} {path}"
+            raise StoreRefused(str(path), f"it belongs to user {status.st_uid}", remedy)
+        if self.private and self.gid is None and mode & 0o077:
+            raise StoreRefused(str(path), f"its mode is {mode:04o}, not 0700", f"run: chmod 700 {path}")
+        if self.private and self.gid is not None and (mode & 0o007 or status.st_gid != self.gid):
+            remedy = f"run: chgrp {self.gid} {path} && chmod 2770 {path}"
+            raise StoreRefused(str(path), f"its group is {status.st_gid} and its mode {mode:04o}", remedy)
+        if not self.private and mode & 0o022:
+            remedy = f"run: chmod go-w {path}"
+            raise StoreRefused(str(path), f"its mode is {mode:04o}: others can write to it", remedy)
+
+    def open_file(self, path: Path) -> int | Miss:
+        """An open descriptor of a file that is trusted, or why there is none."""
+        try:
+            # O_NONBLOCK: opening a named pipe must not wait for its writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return Miss(MissReason.ABSENT)
+        except OSError as error:
+            if path.is_symlink():
+                return Miss(MissReason.UNTRUSTED, f"{path} is a symbolic link")
+            return Miss(MissReason.UNREADABLE, f"{path}: {error.strerror}")
+        problem = self._problem_of_file(os.fstat(descriptor))
+        if problem is None:
+            return descriptor
+        os.close(descriptor)
+        return Miss(MissReason.UNTRUSTED, f"{path} {problem}")
+
+    def _problem_of_file(self, status: os.stat_result) -> str | None:
+        if not stat.S_ISREG(status.st_mode):
+            return "is not a regular file"
+        if not self._owner_is_fine(status, False):
+            return f"belongs to user {status.st_uid}"
+        if status.st_mode & 0o022:
+            return f"has mode {stat.S_IMODE(status.st_mode):04o}: others can write to it"
+        return None
+
+    def _owner_is_fine(self, status: os.stat_result, strictly_own: bool) -> bool:
+        own = os.geteuid()
+        if self.gid is not None:
+            return status.st_gid == self.gid or status.st_uid == own
+        return status.st_uid == own or (status.st_uid == 0 and not strictly_own)

@@ -1,0 +1,65 @@
+"""Tasks that a worker can be given in tests: the payload is `what:argument`."""
+
+import os
+import signal
+import sys
+import time
+
+from farm.job.key import CompileKey
+from farm.job.messages import Built, Busy, Origin, Rejected, WorkerAnswer
+from farm.reasons import RefusalReason
+
+KEY = CompileKey("0" * 64)
+
+
+def built(data: bytes) -> Built:
+    return Built(KEY, Origin.COMPILED, 0.0, len(data), inline=data)
+
+
+def perform(payload: bytes, label: str) -> WorkerAnswer:
+    what, _, argument = payload.decode().partition(":")
+    if what == "gate":
+        with open(argument, "rb") as gate:  # a FIFO: opens when the test opens it
+            gate.read()
+    elif what == "exit":
+        print("last words", flush=True)
+        os._exit(int(argument))
+    elif what == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
+        signal.pause()
+    elif what == "stop":
+        print("stopping", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "memory":
+        hoard = bytearray(os.urandom(1 << 20)) * int(argument)
+        while hoard:
+            time.sleep(0.1)
+    elif what == "loop":
+        while True:
+            pass
+    elif what == "flood":
+        for _ in range(20000):
+            sys.stdout.write("x" * 100 + "\n")
+    elif what == "raise":
+        raise ValueError(argument)
+    elif what == "pid":
+        return built(str(os.getpid()).encode())
+    elif what == "ppid":
+        return built(str(os.getppid()).encode())
+    elif what == "once":
+        if os.path.exists(argument):
+            return built(b"second")
+        with open(argument, "w") as file:
+            file.write(str(os.getpid()))
+        os._exit(3)
+    elif what == "busy":
+        if not os.path.exists(argument):
+            open(argument, "w").close()
+            return Busy(KEY)
+    elif what == "mismatch":
+        return Rejected(RefusalReason.KEY_MISMATCH, str(os.getpid()))
+    return built(payload)
+
+
+def preload_fails() -> None:
+    raise RuntimeError("no preload today")

@@ -1,0 +1,243 @@
+"""The pool with real processes."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from fake_tasks import KEY
+
+from farm.job.messages import Built, Cancelled, Died, FinalAnswer, Job, OutOfMemory, Rejected, TimedOut
+from farm.pool.pool import Pool
+from farm.pool.size import workers_allowed
+from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
+from farm.reasons import RefusalReason
+
+ROOT, HERE = str(Path(__file__).parents[2]), str(Path(__file__).parent)
+PATHS = (ROOT, HERE, *(p for p in sys.path if p and p != ROOT))
+
+
+def eventually(claim: Callable[[], bool], bound_s: float = 10) -> None:
+    end = time.monotonic() + bound_s
+    while not claim():
+        assert time.monotonic() < end, "not within the bound"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    gc.collect()
+    eventually(lambda: not [c for c in psutil.Process().children(recursive=True) if alive(c.pid)])
+    eventually(lambda: not [t for t in threading.enumerate() if t.name == "farm-pool"])
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def make(**changes: object) -> Pool:
+    settings: dict[str, object] = {
+        "workers_max": 2,
+        "task": "fake_tasks:perform",
+        "preload": None,
+        "paths": PATHS,
+        "memory_max_bytes": None,
+    }
+    return Pool(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    made = make()
+    yield made
+    made.close(0)
+
+
+def send(pool: Pool, text: str, *, deadline_s: float = 60, waited: bool = True, batch: bool = False) -> Ticket:
+    return pool.submit(Job(KEY, text, text.encode(), deadline_s), waited=waited, batch=batch)
+
+
+def result(ticket: Ticket) -> FinalAnswer:
+    return ticket.future.result(30)
+
+
+def text(ticket: Ticket) -> str:
+    answer = result(ticket)
+    assert isinstance(answer, Built) and answer.inline is not None, answer
+    return answer.inline.decode()
+
+
+def test_nothing_starts_before_the_first_job(pool: Pool) -> None:
+    assert not psutil.Process().children() and repr(pool) == "<Pool [0 idle, 0 busy | 0 queued]>"
+
+
+def test_jobs_come_back(pool: Pool) -> None:
+    assert [text(t) for t in [send(pool, f"echo:{i}") for i in range(20)]] == [f"echo:{i}" for i in range(20)]
+
+
+def test_a_large_payload_goes_through(pool: Pool) -> None:
+    assert len(text(send(pool, "echo:" + "x" * 5_000_000))) == 5_000_005
+
+
+def test_a_crash_is_retried_once_on_another_worker(pool: Pool, tmp_path: Path) -> None:
+    assert text(send(pool, f"once:{tmp_path / 'mark'}")) == "second"
+
+
+def test_two_deaths_condemn_and_others_are_undisturbed(pool: Pool) -> None:
+    bad, good = send(pool, "exit:7"), [send(pool, f"echo:{i}") for i in range(10)]
+    assert result(bad) == Died(7, None, "last words")
+    assert all(text(t).startswith("echo") for t in good)
+
+
+def test_a_segfault_is_named_by_its_signal(pool: Pool) -> None:
+    answer = result(send(pool, "segv:"))
+    assert isinstance(answer, Died) and answer.signal == signal.SIGSEGV
+
+
+@pytest.mark.parametrize("what", ["loop:", "stop:"])
+def test_a_deadline_ends_only_its_job(pool: Pool, what: str) -> None:
+    bad = send(pool, what, deadline_s=0.5)
+    assert text(send(pool, "echo:1")) == "echo:1"
+    assert result(bad) == TimedOut(0.5)
+    assert text(send(pool, "echo:2")) == "echo:2"
+
+
+def test_a_job_over_its_memory_is_ended() -> None:
+    pool = make(memory_max_bytes=150 << 20)
+    try:
+        answer = result(send(pool, "memory:300"))
+        assert isinstance(answer, OutOfMemory) and answer.used_bytes > 150 << 20
+    finally:
+        pool.close(0)
+
+
+def test_flooded_output_does_not_block_the_worker(pool: Pool) -> None:
+    assert text(send(pool, "flood:")) == "flood:"
+
+
+def test_an_exception_of_the_task_is_a_rejection(pool: Pool) -> None:
+    assert result(send(pool, "raise:oops")) == Rejected(RefusalReason.RESTORE_FAILED, "ValueError: oops")
+
+
+def test_busy_goes_back_to_the_queue(pool: Pool, tmp_path: Path) -> None:
+    assert text(send(pool, f"busy:{tmp_path / 'mark'}")).startswith("busy")
+
+
+def test_a_foreman_killed_is_restarted_and_its_jobs_finish(pool: Pool, tmp_path: Path) -> None:
+    foreman = int(text(send(pool, "ppid:")))
+    os.mkfifo(gate := tmp_path / "gate")
+    waiting = send(pool, f"gate:{gate}")
+    eventually(lambda: " 1 busy" in repr(pool))
+    os.kill(foreman, signal.SIGKILL)
+    eventually(lambda: not alive(foreman))
+    assert int(text(send(pool, "ppid:"))) != foreman
+    open(gate, "wb").close()
+    assert text(waiting).startswith("gate")
+
+
+def test_a_foreman_that_cannot_start_cancels_with_its_output() -> None:
+    pool = make(preload="fake_tasks:preload_fails")
+    try:
+        answer = result(send(pool, "echo:"))
+        assert isinstance(answer, Cancelled) and "no preload today" in answer.detail
+    finally:
+        pool.close(0)
+
+
+def test_result_after_close_is_dropped(pool: Pool) -> None:
+    ticket = send(pool, "loop:")
+    eventually(lambda: " 1 busy" in repr(pool))
+    pool.close(0)
+    assert isinstance(result(ticket), Cancelled)
+    pool.close(0)
+    assert isinstance(result(send(pool, "echo:")), Cancelled)
+    assert repr(pool) == "<Pool [closed]>"
+
+
+def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
+    text(send(pool, "echo:"))
+    if (child := os.fork()) == 0:
+        try:
+            pool.close()
+            os._exit(0 if isinstance(result(send(pool, "echo:")), Cancelled) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert text(send(pool, "echo:after")) == "echo:after"
+
+
+def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
+    seen: list[PoolEventKind] = []
+
+    def listen(event: PoolEvent) -> None:
+        seen.append(event.kind)
+        raise ValueError
+
+    def exit_now(_: object) -> None:
+        raise SystemExit
+
+    pool = make(on_event=listen)
+    try:
+        send(pool, "echo:").future.add_done_callback(exit_now)
+        assert text(send(pool, "echo:2")) == "echo:2" and len(seen) == 1
+    finally:
+        pool.close(0)
+
+
+@pytest.mark.parametrize("what", ["loop:", "stop:"])
+def test_a_killed_front_leaves_no_process(what: str) -> None:
+    code = textwrap.dedent(f"""
+        import sys; sys.path[:] = {list(PATHS)!r}
+        from test_pool import make, send, text, eventually
+        pool = make()
+        print(text(send(pool, "ppid:")), text(send(pool, "pid:")), flush=True)
+        send(pool, {what!r}); send(pool, {what!r})
+        eventually(lambda: " 2 busy" in repr(pool))
+        print("ready", flush=True)
+        sys.stdin.read()
+    """)
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as front:
+        assert front.stdout is not None
+        front.stdout.readline()
+        assert front.stdout.readline() == b"ready\n"
+        tree = [child.pid for child in psutil.Process(front.pid).children(recursive=True)]
+        assert len(tree) >= 3
+        front.kill()
+    eventually(lambda: not any(map(alive, tree)))
+
+
+def test_a_users_typing_module_does_not_break_the_foreman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "typing.py").write_text("raise SystemExit('mine')")
+    monkeypatch.chdir(tmp_path)
+    pool = make()
+    try:
+        assert text(send(pool, "echo:")) == "echo:"
+    finally:
+        pool.close(0)
+
+
+def test_the_number_of_workers_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("100000 100000")
+    number, why = workers_allowed(tmp_path)
+    assert number == 1 and "quota 1" in why
+
+
+def test_a_key_mismatch_is_passed_on_after_a_fresh_worker(pool: Pool) -> None:
+    first = text(send(pool, "pid:"))
+    answer = result(send(pool, "mismatch:"))
+    assert isinstance(answer, Rejected) and answer.reason is RefusalReason.KEY_MISMATCH and answer.detail != first

@@ -1,0 +1,188 @@
+"""The pool's rules, without any process."""
+
+import pytest
+
+from farm.job.key import CompileKey
+from farm.job.messages import Built, Busy, Cancelled, Died, Origin, OutOfMemory, Rejected, TimedOut, WorkerAnswer
+from farm.pool import schedule as on
+from farm.pool.schedule import FinishJob, ForkWorker, Instruction, KillWorker, Schedule, SendJob, StartForeman
+from farm.reasons import RefusalReason
+
+KEY = CompileKey("0" * 64)
+BUILT = Built(KEY, Origin.COMPILED, 1.0, 10)
+MISMATCH = Rejected(RefusalReason.KEY_MISMATCH, "f")
+
+
+def up(workers_max: int = 1, jobs_max: int = 500) -> Schedule:
+    schedule = Schedule(workers_max=workers_max, jobs_max=jobs_max)
+    schedule.handle(on.ForemanUp())
+    return schedule
+
+
+def submit(schedule: Schedule, job: int, *, waited: bool = False, batch: bool = False) -> list[Instruction]:
+    return schedule.handle(on.Submitted(job, waited, batch))
+
+
+def started(schedule: Schedule, worker: int) -> list[Instruction]:
+    return schedule.handle(on.WorkerStarted(worker))
+
+
+def answer(schedule: Schedule, worker: int, job: int, attempt: int, it: WorkerAnswer = BUILT) -> list[Instruction]:
+    return schedule.handle(on.Answered(worker, job, attempt, it))
+
+
+def died(schedule: Schedule, worker: int, *, by_us: bool = False) -> list[Instruction]:
+    return schedule.handle(on.WorkerExited(worker, None, 11, "bang", by_us))
+
+
+def running(*, waited: bool = True, workers_max: int = 1, jobs_max: int = 500) -> Schedule:
+    """Job 1 runs on worker 1."""
+    schedule = up(workers_max, jobs_max)
+    assert submit(schedule, 1, waited=waited) == [ForkWorker(1, 0 if waited else 10)]
+    assert started(schedule, 1) == [SendJob(1, 1, 1)]
+    return schedule
+
+
+def test_the_first_job_starts_the_foreman_and_only_once() -> None:
+    schedule = Schedule(workers_max=1)
+    assert submit(schedule, 1) == [StartForeman(0)]
+    assert submit(schedule, 2) == []
+    assert schedule.handle(on.ForemanUp()) == [ForkWorker(1, 10)]
+
+
+def test_waited_for_first_then_by_calls_then_batch() -> None:
+    schedule = running()
+    submit(schedule, 2, batch=True)
+    submit(schedule, 3)
+    submit(schedule, 4)
+    schedule.handle(on.Called(4))
+    submit(schedule, 5, waited=True)
+    order = []
+    for job in (1, 5, 4, 3, 2):
+        out = answer(schedule, 1, job, 1)
+        order += [i.job_id for i in out if isinstance(i, SendJob)]
+    assert order == [5, 4, 3, 2]
+
+
+def test_batch_never_takes_the_last_worker_until_promoted() -> None:
+    schedule = up(2)
+    assert submit(schedule, 1, batch=True) == [ForkWorker(1, 10)]
+    assert submit(schedule, 2, batch=True) == []
+    assert schedule.handle(on.Called(2)) == [ForkWorker(2, 10)]
+
+
+def test_a_waited_job_replaces_an_idle_niced_worker() -> None:
+    schedule = running(waited=False)
+    answer(schedule, 1, 1, 1)
+    assert submit(schedule, 2, waited=True) == [KillWorker(1), ForkWorker(2, 0)]
+
+
+def test_a_niced_job_that_gets_waited_for_starts_again() -> None:
+    schedule = running(waited=False)
+    assert schedule.handle(on.Waited(1)) == [KillWorker(1), ForkWorker(2, 0)]
+    assert started(schedule, 2) == [SendJob(2, 1, 2)]
+    assert answer(schedule, 1, 1, 1) == []
+    assert answer(schedule, 2, 1, 2) == [FinishJob(1, BUILT)]
+
+
+def test_a_second_death_condemns() -> None:
+    schedule = running()
+    assert died(schedule, 1) == [ForkWorker(2, 0)]
+    assert started(schedule, 2) == [SendJob(2, 1, 2)]
+    assert died(schedule, 2) == [FinishJob(1, Died(None, 11, "bang"))]
+
+
+def test_deaths_by_us_and_by_the_foreman_do_not_count() -> None:
+    schedule = running()
+    assert died(schedule, 1, by_us=True) == [ForkWorker(2, 0)]
+    started(schedule, 2)
+    assert schedule.handle(on.ForemanLost("gone")) == [StartForeman(1)]
+    assert schedule.handle(on.ForemanUp()) == [ForkWorker(3, 0)]
+    started(schedule, 3)
+    assert died(schedule, 3) == [ForkWorker(4, 0)]
+
+
+def test_a_foreman_lost_again_and_again_cancels() -> None:
+    schedule = running()
+    for _ in range(on.STARTS_FAILED_MAX - 1):
+        assert schedule.handle(on.ForemanLost("gone")) != []
+    assert schedule.handle(on.ForemanLost("gone")) == [FinishJob(1, Cancelled("gone"))]
+    assert submit(schedule, 2) == [StartForeman(on.STARTS_FAILED_MAX)]
+
+
+def test_workers_that_never_start_cancel() -> None:
+    schedule = up()
+    submit(schedule, 1)
+    out = [died(schedule, worker) for worker in range(1, on.FORKS_FAILED_MAX + 1)]
+    assert [type(i) for i in out[-1]] == [FinishJob]
+
+
+def test_limits_are_final_and_an_old_attempt_has_none() -> None:
+    schedule = running()
+    assert schedule.handle(on.DeadlinePassed(1, 0, 5)) == []
+    assert schedule.handle(on.DeadlinePassed(1, 1, 5)) == [KillWorker(1), FinishJob(1, TimedOut(5))]
+    schedule = running()
+    out = schedule.handle(on.MemoryExceeded(1, 1, 10, 20))
+    assert out == [KillWorker(1), FinishJob(1, OutOfMemory(10, 20))]
+
+
+def test_busy_rests_until_a_tick() -> None:
+    schedule = running()
+    assert answer(schedule, 1, 1, 1, Busy(KEY)) == [] and schedule.resting
+    assert schedule.handle(on.Tick()) == [SendJob(1, 1, 2)]
+
+
+def test_a_key_mismatch_is_tried_on_a_fresh_worker_once() -> None:
+    schedule = running()
+    assert answer(schedule, 1, 1, 1, MISMATCH) == [KillWorker(1), ForkWorker(2, 0)]
+    started(schedule, 2)
+    assert answer(schedule, 2, 1, 2, MISMATCH) == [FinishJob(1, MISMATCH)]
+
+
+def test_a_worker_is_replaced_after_its_jobs() -> None:
+    assert answer(running(jobs_max=1), 1, 1, 1) == [KillWorker(1), FinishJob(1, BUILT)]
+
+
+def test_an_idle_worker_leaves_and_a_busy_one_does_not() -> None:
+    schedule = running()
+    assert schedule.handle(on.WorkerIdle(1)) == []
+    answer(schedule, 1, 1, 1)
+    assert schedule.handle(on.WorkerIdle(1)) == [KillWorker(1)]
+
+
+def test_drain_cancels_the_queued_and_close_the_rest() -> None:
+    schedule = running()
+    submit(schedule, 2)
+    assert [i.job_id for i in schedule.handle(on.Drain()) if isinstance(i, FinishJob)] == [2]
+    assert [type(i) for i in schedule.handle(on.Close())] == [KillWorker, FinishJob]
+    assert answer(schedule, 1, 1, 1) == []
+    assert [type(i) for i in submit(schedule, 3)] == [FinishJob]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        on.Waited(9),
+        on.Called(9),
+        on.WorkerStarted(9),
+        on.WorkerIdle(9),
+        on.WorkerExited(9, 1, None),
+        on.Answered(9, 9, 1, BUILT),
+        on.Answered(1, 9, 1, BUILT),
+        on.Answered(9, 1, 1, BUILT),
+        on.Answered(1, 1, 9, BUILT),
+        on.DeadlinePassed(9, 1, 1.0),
+        on.MemoryExceeded(9, 1, 1, 1),
+    ],
+)
+def test_strangers_change_nothing(event: on.Event) -> None:
+    schedule = running()
+    assert schedule.handle(event) == []
+    assert answer(schedule, 1, 1, 1) == [FinishJob(1, BUILT)]
+
+
+def test_an_answer_that_came_with_the_death_counts_and_no_job_goes_to_the_dead() -> None:
+    schedule = running()
+    submit(schedule, 2, waited=True)
+    out = schedule.handle(on.WorkerExited(1, None, 11, "", False, (on.Answered(1, 1, 1, BUILT),)))
+    assert out == [FinishJob(1, BUILT), ForkWorker(2, 0)]
