@@ -44,6 +44,7 @@ from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import Types, compiler_lock
 from farm.port.load import LoadRefused, load
+from farm.port.target import caller_flags
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 from farm.store.disk import DiskStore
@@ -59,6 +60,7 @@ class Pending:
     entry: Entry[Types, Any]
     flight: Flight[Any]
     return_type: Any | None
+    caller_flags: Any | None
     on_demand: bool
     answer: "Future[wire.FinalAnswer]"
     wait_noted: Callable[[], None] = lambda: None
@@ -126,7 +128,7 @@ class Farm:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
         if self._closed or not self.config.enabled:
-            return self._compile_here(dispatcher, arguments, return_type)
+            return self._compile_here(dispatcher, arguments, return_type, caller_flags())
         self._start(dispatcher, entry, return_type, CompileMode.STRICT, None)
         return self._result(entry)
 
@@ -160,7 +162,7 @@ class Farm:
         flight = entry.reserve(decide)
         if flight is None:
             return
-        pending = Pending(dispatcher, entry, flight, return_type, decide is not None, Future())
+        pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), decide is not None, Future())
         self.counters.change_pending(1)
         with self._lock:
             self._pending[flight] = pending
@@ -266,11 +268,16 @@ class Farm:
             case wire.OutOfMemory(limit_bytes, used_bytes):
                 self.counters.count(Count.OUT_OF_MEMORY, label)
                 raise OutOfMemory(pending.label, limit_bytes, used_bytes)
-        return self._compile_here(pending.dispatcher, pending.entry.key, pending.return_type)
+        return self._compile_pending(pending)
 
-    def _compile_here(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
+    def _compile_pending(self, pending: Pending) -> Any:
+        return self._compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
+
+    def _compile_here(
+        self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None, flags: Any | None
+    ) -> Any:
         self.counters.count(Count.LOCAL, dispatcher.label)
-        result, _ = compile_signature(dispatcher, arguments, return_type, None)
+        result, _ = compile_signature(dispatcher, arguments, return_type, flags)
         return dispatcher.installation.install(arguments, result, probation=True)
 
     def _load(self, pending: Pending, built: wire.Built) -> Any:
@@ -281,7 +288,7 @@ class Farm:
         label = pending.dispatcher.label
         if not isinstance(stored, Stored):
             pending.entry.note_reason(RefusalReason.LOAD_FAILED)
-            return self._compile_here(pending.dispatcher, pending.entry.key, pending.return_type)
+            return self._compile_pending(pending)
         started = time.perf_counter()
         try:
             parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
@@ -289,7 +296,7 @@ class Farm:
         except LoadRefused as refusal:
             self.counters.miss(refusal.reason)
             pending.entry.note_reason(RefusalReason.LOAD_FAILED)
-            return self._compile_here(pending.dispatcher, pending.entry.key, pending.return_type)
+            return self._compile_pending(pending)
         self.counters.spend(Duration.LOAD, time.perf_counter() - started, label)
         if built.origin is wire.Origin.COMPILED:
             self.counters.count(Count.COMPILED, label)

@@ -5,7 +5,6 @@ travel, raises NotShippable with its reason. It never warns and never guesses.
 """
 
 import copy
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,10 @@ from numba.core import serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
 from numba.core.errors import ForceLiteralArg
-from numba.core.targetconfig import ConfigStack
 
 from farm.errors import NotShippable
 from farm.port import elf
-from farm.port.target import renew_symbol_names, target
+from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
 
 UNRESOLVED_PREFIX = ".numba.unresolved$"
@@ -56,9 +54,8 @@ def compile_signature(
     # The counter is how numba's type inference recognises a call of the function to itself.
     with global_compiler_lock, dispatcher._compiling_counter:
         base = renew_symbol_names()
-        inherited = nullcontext() if flags_of_caller is None else ConfigStack().enter(flags_of_caller)
         try:
-            with inherited:
+            with inherited_flags(flags_of_caller):
                 return dispatcher._compiler.compile(arguments, return_type), base
         except ForceLiteralArg as request:
             fold = dispatcher._compiler.fold_argument_types

@@ -8,8 +8,8 @@ import platform
 import secrets
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from typing import Any, Final, cast
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -101,10 +101,14 @@ def effective_flags(options: Mapping[str, Any], flags_of_caller: Any | None) -> 
     (`inherit_if_not_set` in numba's CPU target options), so what was declared is not what counts.
     """
     flags = compiler.Flags()
-    inherited = nullcontext() if flags_of_caller is None else ConfigStack().enter(flags_of_caller)
-    with inherited:
+    with inherited_flags(flags_of_caller):
         registry.cpu_target.options.parse_as_flags(flags, dict(options))
     return ";".join(f"{name}={_flag_text(value)}" for name, value in sorted(flags.values().items()))
+
+
+def inherited_flags(flags_of_caller: Any | None) -> AbstractContextManager[Any]:
+    """Inside, a compile inherits from this caller; with None from nobody, whatever this thread is compiling."""
+    return cast(AbstractContextManager[Any], ConfigStack().enter(flags_of_caller or compiler.DEFAULT_FLAGS))
 
 
 def _flag_text(value: object) -> str:

@@ -130,6 +130,16 @@ def test_a_jitted_caller_waits_for_its_callee(barn: farm.Farm) -> None:
     assert caller(2) == 33
 
 
+def test_a_jitted_callers_error_model_reaches_the_callee(barn: farm.Farm) -> None:
+    """A callee inherits its caller's flags; a compile for Python beside it inherits nothing."""
+    divide = farm.njit(lambda a, b: a / b, farm=barn)
+    careless = numba.njit(lambda a, b: divide(a, b), error_model="numpy")
+    assert careless(1.0, 0.0) == float("inf")
+    strict = farm.njit(lambda a, b: a / b, farm=barn, mode="strict")
+    with pytest.raises(ZeroDivisionError):
+        strict(1.0, 0.0)
+
+
 def test_a_farm_function_that_calls_a_farm_function(barn: farm.Farm) -> None:
     callee = farm.njit(fifth_power, farm=barn)
 
