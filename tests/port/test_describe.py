@@ -8,8 +8,8 @@ import numpy
 import pytest
 from numba import cfunc, int64, njit, stencil, types
 from numba.core import config
+from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.experimental import jitclass
-from numba.extending import intrinsic
 
 from farm.port import describe
 
@@ -34,11 +34,6 @@ class Box:
         self.x = 1
 
 
-@intrinsic
-def same(context, x):  # type: ignore[no-untyped-def]
-    return None
-
-
 def test_a_dispatcher_comes_apart() -> None:
     jitted = njit(fastmath=True, locals={"q": types.float32})(body)
     function, options, local_types, pipeline = describe.dispatcher_parts(jitted) or pytest.fail("no parts")
@@ -51,7 +46,7 @@ def test_a_dispatcher_comes_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obj", "tag"), [(smooth, "stencil"), (callback, "cfunc"), (Box, "jitclass"), (same, "intrinsic")]
+    ("obj", "tag"), [(smooth, "stencil"), (callback, "cfunc"), (Box, "jitclass"), (tuple_setitem, "intrinsic")]
 )
 def test_objects_are_classified(obj: object, tag: str) -> None:
     found = describe.parts(obj)
