@@ -145,9 +145,7 @@ class _Pickler(cloudpickle.CloudPickler):
             return found
         if cls in parts_of_cloudpickle._BUILTIN_TYPE_NAMES or cls in (type(None), type(Ellipsis), type(NotImplemented)):
             return super().reducer_override(cls)
-        if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
-            return super().reducer_override(cls)
-        return _reduce_named(cls)
+        return _reduce_named(cls)  # refuses __main__: a copy of a class is not the class that callers compare with
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
         held = function.__globals__

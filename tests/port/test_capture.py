@@ -101,11 +101,6 @@ def test_objects_that_exist_by_name_are_imported(name: str, tmp_path: Path) -> N
     round_trip(IMPORTING[name], tmp_path, "module", importable=True)
 
 
-@pytest.mark.parametrize("name", ["enum", "exception"])
-def test_classes_of_main_travel_by_value(name: str, tmp_path: Path) -> None:
-    round_trip(IMPORTING[name], tmp_path, "main", importable=False)
-
-
 def function_with(value: object) -> Any:
     space: dict[str, Any] = {"__name__": "m", "K": value}
     exec("def f(): return K\n", space)
