@@ -52,6 +52,10 @@ class FarmDispatcher(HookedDispatcher):
         self.table: Table[Types, Any] = Table()
         self.body_is_slow = False
 
+    def signature_label(self, arguments: Types) -> str:
+        """`module.function(types)`, for people."""
+        return f"{self.label}({', '.join(map(str, arguments))})"
+
     def callable_for(self, folded: tuple[Any, ...]) -> Callable[..., Any]:
         """The machine code for this call, or the fallback. Raises numba's error in STRICT mode."""
         arguments = argument_types(self, folded)
@@ -73,7 +77,7 @@ class FarmDispatcher(HookedDispatcher):
         try:
             return body(*unfold(self, folded))
         finally:
-            if self.fallback_kind is Fallback.AUTO and time.perf_counter() - started > SLOW_BODY_S:
+            if time.perf_counter() - started > SLOW_BODY_S and self.fallback_kind is Fallback.AUTO:
                 self._note_slow_body()
 
     @property

@@ -31,7 +31,7 @@ from farm.errors import (
 )
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.policy import Limits, Profiler, choose_mode
-from farm.front.table import CompileState, Entry, Flight
+from farm.front.table import Entry, Flight
 from farm.job import messages as wire
 from farm.job.functor import make_functor
 from farm.job.key import CompileKey
@@ -68,7 +68,7 @@ class Pending:
 
     @property
     def label(self) -> str:
-        return f"{self.dispatcher.label}({', '.join(map(str, self.entry.key))})"
+        return self.dispatcher.signature_label(self.entry.key)
 
 
 class Farm:
@@ -128,7 +128,8 @@ class Farm:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
         if self._closed or not self.config.enabled:
-            return self._compile_here(dispatcher, arguments, return_type, caller_flags())
+            result = self._compile_here(dispatcher, arguments, return_type, caller_flags())
+            return dispatcher.installation.install(arguments, result, probation=True)
         self._start(dispatcher, entry, return_type, CompileMode.STRICT, None)
         return self._result(entry)
 
@@ -203,18 +204,16 @@ class Farm:
         return state.value
 
     def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
-        if entry.snapshot().state is not CompileState.FAILED:
+        error = entry.snapshot().error
+        if error is None:
             return
         if self.config.on_error is OnError.RAISE:
-            error = entry.snapshot().error
-            if error is not None:
-                raise error
+            raise error
         unreported = entry.take_unreported_error()
         if unreported is not None:
             first_line = str(unreported).strip().partition("\n")[0]
             warnings.warn(
-                f"{dispatcher.label}({', '.join(map(str, entry.key))}) stays in Python: "
-                f"{type(unreported).__name__}: {first_line}",
+                f"{dispatcher.signature_label(entry.key)} stays in Python: {type(unreported).__name__}: {first_line}",
                 CompileFailedWarning,
                 stacklevel=4,
             )
@@ -278,7 +277,7 @@ class Farm:
     ) -> Any:
         self.counters.count(Count.LOCAL, dispatcher.label)
         result, _ = compile_signature(dispatcher, arguments, return_type, flags)
-        return dispatcher.installation.install(arguments, result, probation=True)
+        return result
 
     def _load(self, pending: Pending, built: wire.Built) -> Any:
         self._reissue(built.warnings)

@@ -5,8 +5,8 @@
   come back as ordinary CPUDispatchers: nothing compiles at restore, and `cache=True` is gone.
 - The user's modules come back as stubs that hold only the attributes the walk reached.
 - Installed modules travel by name, as do their functions, classes and dispatchers.
-- Classes of the user are found by name, checked to be the identical object; those of `__main__` travel
-  by value. Stencils, cfuncs and jitclasses exist only by name.
+- Classes of the user, stencils, cfuncs and jitclasses are found by name, checked to be the identical
+  object. Those of `__main__` are refused: a copy is not the class that callers compare with.
 
 Every failure is NotShippable. The bytes are for the wire and differ from process to process: they are
 no key, and `restore` must only see bytes that this user's own processes made.

@@ -59,7 +59,6 @@ This directory is a cache of numba-farm: machine code that numba compiled, one f
 
 It may be deleted at any time, as a whole or in part; what is missing is compiled again.
 Files are loaded as code. Keep the directory closed to everyone else (chmod 700).
-`farm info` says what is in it, `farm clear` empties it.
 """
 
 

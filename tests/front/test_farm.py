@@ -224,6 +224,35 @@ def test_a_script_without_a_guard_beside_modules_with_common_names(tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+def test_classes_of_main_come_back_as_themselves(tmp_path: Path) -> None:
+    """Compiled locally: a worker's copy of an enum is unequal to the front's, and its exception is not caught."""
+    done = run_script(
+        tmp_path,
+        """
+        import enum
+        import farm
+        class Color(enum.Enum):
+            RED = 1
+            BLUE = 2
+        class MyError(Exception): pass
+        @farm.njit(mode="strict")
+        def pick(a): return Color.RED if a > 0 else Color.BLUE
+        @farm.njit(mode="strict")
+        def refuse(a):
+            if a > 0: raise MyError("x")
+            return a
+        assert pick(1) is Color.RED
+        try:
+            refuse(1)
+        except MyError:
+            assert farm.stats().local == 2, farm.stats()
+        else:
+            raise SystemExit("nothing was raised")
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_importing_farm_starts_no_thread_and_no_process() -> None:
     program = "import farm, threading, psutil; print(threading.active_count(), len(psutil.Process().children()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -16,12 +16,12 @@ from farm.reasons import RefusalReason
 
 HEAD = "import math\nimport enum\nimport numpy as np\nfrom numba import njit, vectorize, stencil, cfunc, types\n"
 SEND = """
-import runpy, sys
+import sys
 from farm.job.reach import reach
 from farm.port.capture import dump
-f = runpy.run_path(sys.argv[1], run_name="__main__")["f"] if sys.argv[3] == "main" else __import__("user").f
+from user import f
 found = reach(f)
-open(sys.argv[2], "wb").write(dump(f, found.modules, found.imports))
+open(sys.argv[1], "wb").write(dump(f, found.modules, found.imports))
 from numba import njit
 print(found.description.hex(), repr(f(3.0)))
 """
@@ -79,12 +79,12 @@ def run(code: str, *arguments: object, path: Path, seed: str) -> str:
     return done.stdout
 
 
-def round_trip(source: str, tmp_path: Path, kind: str, *, importable: bool) -> None:
+def round_trip(source: str, tmp_path: Path, *, importable: bool) -> None:
     (tmp_path / "user.py").write_text(HEAD + source)
     (tmp_path / "cfg.py").write_text(
         "from numba import njit\nGAIN = 2.5\nOTHER = 1\n@njit\ndef helper(x): return x + GAIN\n"
     )
-    sent = run(SEND, tmp_path / "user.py", tmp_path / "bytes", kind, path=tmp_path, seed="1")
+    sent = run(SEND, tmp_path / "bytes", path=tmp_path, seed="1")
     away = tmp_path if importable else tmp_path / "nothing"
     got = run(RECEIVE, tmp_path / "bytes", "imports" if importable else "alone", path=away, seed="2")
     assert sent.split()[1] == got.split()[1]
@@ -93,12 +93,12 @@ def round_trip(source: str, tmp_path: Path, kind: str, *, importable: bool) -> N
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_fresh_interpreter_rebuilds_the_function_without_its_module(name: str, tmp_path: Path) -> None:
-    round_trip(CASES[name], tmp_path, "module", importable=False)
+    round_trip(CASES[name], tmp_path, importable=False)
 
 
 @pytest.mark.parametrize("name", IMPORTING)
 def test_objects_that_exist_by_name_are_imported(name: str, tmp_path: Path) -> None:
-    round_trip(IMPORTING[name], tmp_path, "module", importable=True)
+    round_trip(IMPORTING[name], tmp_path, importable=True)
 
 
 def function_with(value: object) -> Any:
