@@ -1,16 +1,75 @@
-"""Numba functions compile in worker processes while the program goes on."""
+"""Numba functions compile in worker processes while the program goes on.
 
+    from farm import njit
+
+    @njit
+    def score(x, w): ...
+
+The decorators, then what speaks to the default farm, then farms of one's own and what they give.
+"""
+
+from typing import Any
+
+from farm.config import CompileMode, Config, Fallback
+from farm.enable import Enabled, enable
+from farm.front.batch import Report, Row, compile_all
+from farm.front.default import default_farm
+from farm.front.explain import explain
 from farm.front.farm import Farm
-from farm.jit import default_farm, jit, njit
+from farm.front.status import Status
+from farm.front.table import CompileState
+from farm.jit import jit, njit
+from farm.observe.events import Event, Listener
+from farm.observe.stats import FunctionStats, Stats
 
-__all__ = ["Farm", "default_farm", "jit", "njit", "stats", "wait"]
-
-
-def stats() -> object:
-    """The default farm's counters: prints as a small table."""
-    return default_farm().stats()
+__all__ = [  # noqa: RUF022 - grouped as a reader needs them
+    "jit",
+    "njit",
+    "enable",
+    "compile_all",
+    "explain",
+    "wait",
+    "stats",
+    "configure",
+    "add_listener",
+    "remove_listener",
+    "default_farm",
+    "Farm",
+    "CompileMode",
+    "CompileState",
+    "Config",
+    "Enabled",
+    "Event",
+    "Fallback",
+    "FunctionStats",
+    "Listener",
+    "Report",
+    "Row",
+    "Stats",
+    "Status",
+]
 
 
 def wait(timeout: float | None = None) -> bool:
     """Block until everything pending in the default farm is compiled; False if `timeout` seconds passed first."""
-    return default_farm().wait_for(None, timeout)
+    return default_farm().wait(timeout)
+
+
+def stats() -> Stats:
+    """The default farm's counters: prints as a small table."""
+    return default_farm().stats()
+
+
+def configure(**changes: Any) -> None:
+    """Change settings of the default farm: see `farm.Config`. Raises ConfigError."""
+    default_farm().configure(**changes)
+
+
+def add_listener(listener: Listener) -> None:
+    """Tell a listener of the default farm's events: it has a method `on_event(event)`."""
+    default_farm().add_listener(listener)
+
+
+def remove_listener(listener: Listener) -> None:
+    """Tell the listener no more."""
+    default_farm().remove_listener(listener)

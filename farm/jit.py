@@ -1,83 +1,112 @@
 """The decorators: `farm.jit` and `farm.njit`, with numba's arguments plus `mode` and `fallback`."""
 
-import atexit
 import inspect
-import os
-import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from farm.config import CompileMode, Fallback
-from farm.errors import DecorationError
-from farm.front.dispatcher import FarmDispatcher
+from farm.errors import DecorationError, SignatureError
+from farm.front.default import default_farm
+from farm.front.dispatcher import FarmDispatcher, adopt
 from farm.front.farm import Farm
-
-# Guards _default. Making a Farm starts nothing and calls nothing back.
-_lock = threading.Lock()
-_default: Farm | None = None
+from farm.port.dispatch import Signature, is_signature, jit_is_disabled, parse_signature
 
 
-def default_farm() -> Farm:
-    """The farm of decorators that name none; made on first need, never at import."""
-    global _default
-    with _lock:
-        if _default is None:
-            _default = Farm()
-            atexit.register(_default.close)
-        return _default
-
-
-def _after_fork_in_child() -> None:
-    """The pool belongs to the parent: the child makes its own on first need, and keeps the machine code it has."""
-    global _default, _lock
-    _lock = threading.Lock()
-    _default = None
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def njit(
-    function: Callable[..., Any] | None = None,
+def jit(
+    signature_or_function: Any = None,
     *,
     mode: str | CompileMode | None = None,
     fallback: str | Fallback | Callable[..., Any] | None = None,
-    locals: dict[str, Any] | None = None,
     farm: Farm | None = None,
+    locals: dict[str, Any] | None = None,
+    cache: bool = False,
+    pipeline_class: type | None = None,
     **options: Any,
 ) -> Any:
     """Decorate a function: calls run in Python while worker processes compile, then as machine code.
 
     Parameters
     ----------
+    signature_or_function
+        The function; or a signature, or a list of them, as numba takes them. Explicit signatures are queued at
+        decoration and do not block it, except with mode="strict". Until all of them are in, each call uses the
+        declared signature it will use afterwards.
     mode
-        "async" (default), "strict" or "lazy".
+        "async": run the fallback while workers compile. "lazy": the same, from a signature's second call on.
+        "strict": wait, as numba does. Default: the setting `mode`, "async".
     fallback
-        "auto" (default), "python", "wait", or a callable that runs instead of the body.
+        What a call runs while its code is pending. "auto": the Python body, unless it cannot run as Python or once
+        ran for over a second: then wait. "python": always the body. "wait": wait for the code. Or a callable, which
+        is called with the call's arguments. Default: the setting `fallback`, "auto".
     farm
         The Farm to use; the default farm if not given.
-    options
-        numba's target options: parallel, fastmath, error_model, nogil, boundscheck, ...
+    cache
+        Accepted and without effect: every artifact goes to the farm's store.
+    locals, pipeline_class, options
+        As in numba: types of local variables; the compiler's pipeline; target options (parallel, fastmath,
+        error_model, nogil, boundscheck, inline, ...).
 
-    Raises DecorationError for something that is not a Python function.
+    Raises DecorationError for something that is not a Python function, or a wrong mode or fallback; SignatureError
+    for a signature that does not parse.
     """
-    if function is None:
-        return lambda f: njit(f, mode=mode, fallback=fallback, locals=locals, farm=farm, **options)
-    if not inspect.isfunction(function):
-        raise DecorationError(f"njit decorates a Python function, not {type(function).__name__}: {function!r}")
-    options.pop("cache", None)  # numba's own cache goes stale; the farm's store serves instead
-    options["nopython"] = True
-    return FarmDispatcher(
-        function,
-        locals,
-        options,
-        farm=default_farm if farm is None else lambda: farm,
-        mode=None if mode is None else _choice(CompileMode, "mode", mode),
-        fallback=fallback if fallback is None or callable(fallback) else _choice(Fallback, "fallback", fallback),
-    )
+    chosen_mode = None if mode is None else _choice(CompileMode, "mode", mode)
+    chosen_fallback = fallback if fallback is None or callable(fallback) else _choice(Fallback, "fallback", fallback)
+    more = {} if pipeline_class is None else {"pipeline_class": pipeline_class}
+    options = {"boundscheck": None, **options, "nopython": not options.get("forceobj", False)}
+
+    def decorate(function: Any, signatures: tuple[Signature, ...] = ()) -> Any:
+        _require_function(function)
+        if jit_is_disabled():
+            return function
+        dispatcher = FarmDispatcher(
+            function,
+            dict(locals or {}),
+            dict(options),
+            farm=default_farm if farm is None else lambda: farm,
+            mode=chosen_mode,
+            fallback=chosen_fallback,
+            declared=signatures,
+            **more,
+        )
+        adopt(dispatcher)
+        if signatures:
+            dispatcher.declared.queue()
+            if dispatcher.mode_now is CompileMode.STRICT:
+                dispatcher.declared.wait_for_all()
+        return dispatcher
+
+    given = signature_or_function
+    if given is None:
+        return decorate
+    if isinstance(given, list):
+        parsed = tuple(parse_signature(one) for one in given)
+        return lambda function: decorate(function, parsed)
+    if is_signature(given):
+        one = (parse_signature(given),)
+        return lambda function: decorate(function, one)
+    if isinstance(given, str):
+        raise SignatureError(given, "numba does not take it as one")
+    return decorate(given)
 
 
-jit = njit
+def njit(*arguments: Any, **options: Any) -> Any:
+    """As `farm.jit`, and like numba's `njit` it takes no object mode."""
+    for name in ("nopython", "forceobj"):
+        if options.pop(name, None) is not None:
+            warnings.warn(f"{name} is set for njit and is ignored", RuntimeWarning, stacklevel=2)
+    return jit(*arguments, **options)
+
+
+def _require_function(function: Any) -> None:
+    if inspect.isfunction(function):
+        return
+    original = getattr(function, "py_func", None)
+    if original is not None:
+        name = getattr(original, "__qualname__", "it")
+        raise DecorationError(f"{name} is jitted already: decorate {name}.py_func, the Python function inside")
+    kind = type(function).__name__
+    raise DecorationError(f"njit decorates a Python function, not an object of type {kind}: {function!r}")
 
 
 def _choice(kind: Any, name: str, value: object) -> Any:

@@ -41,6 +41,7 @@ class RefusalReason(Enum):
     UNRESOLVED_SYMBOLS = "the machine code has unresolved recursive references"
     NOT_SERIALISABLE = "the compiled result cannot be serialised"
     LOAD_FAILED = "the artifact could not be loaded in the front"
+    HAND_OVER_FAILED = "preparing the job raised an error"
     NO_POOL = "no worker processes are available"
 
 

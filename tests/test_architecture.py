@@ -15,6 +15,7 @@ RANKS = [
     {"pool"},
     {"front"},
     {"jit"},
+    {"enable"},
     {"tools"},
 ]
 LINES_MAX = 500

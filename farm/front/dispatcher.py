@@ -6,27 +6,51 @@ A call reaches this module only when numba's C code has no machine code for its 
                  -> else the farm decides               compile now? wait? fail?
                  -> and unless it waited                 the fallback, run by `run_body`
 
-Calls from other jitted code come through `result_for` and have no fallback: they wait.
+Calls from other jitted code come through `result_for` and have no fallback: they wait. Once a call was
+found pending, later ones with such arguments take a shortcut to the fallback until the code arrives.
 """
 
 from __future__ import annotations
 
+import itertools
+import sys
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Fallback
 from farm.errors import SlowFallbackWarning
+from farm.front.declared import Declared
 from farm.front.install import Installation
+from farm.front.pending import LiteralsWanted, Pending
+from farm.front.policy import choose_mode
+from farm.front.status import Status, status_of
 from farm.front.table import Table
-from farm.port.dispatch import HookedDispatcher, Types, argument_types, unfold
+from farm.observe.stats import Tally
+from farm.port.dispatch import (
+    HookedDispatcher,
+    Signature,
+    Types,
+    argument_types,
+    fingerprint,
+    fold,
+    force_literals,
+    parse_signature,
+    unfold,
+    with_literals,
+)
 
 if TYPE_CHECKING:
     from farm.front.farm import Farm
 
 SLOW_BODY_S: Final = 1.0
 """A guess: a body that ran this long would have been done sooner by waiting for an ordinary compile."""
+
+_identities = itertools.count(1)
 
 
 class FarmDispatcher(HookedDispatcher):
@@ -41,6 +65,7 @@ class FarmDispatcher(HookedDispatcher):
         farm: Callable[[], Farm],
         mode: CompileMode | None = None,
         fallback: Fallback | Callable[..., Any] | None = None,
+        declared: tuple[Signature, ...] = (),
         **more: Any,
     ) -> None:
         super().__init__(py_func, locals, targetoptions, **more)
@@ -48,24 +73,77 @@ class FarmDispatcher(HookedDispatcher):
         self.mode = mode
         self.fallback = fallback
         self.label = f"{py_func.__module__}.{py_func.__qualname__}"
+        self.identity: Final = next(_identities)
+        """Names this function in the farm's profiles, which must not keep it alive."""
         self.installation = Installation(self)
         self.table: Table[Types, Any] = Table()
+        self.declared = Declared(self, declared)
         self.body_is_slow = False
+        self._differs: tuple[str | None] | None = None
+        self._megamorphic_told = False
+        self._tallies: dict[Types, list[tuple[bytes, Tally]]] = {}
+        self._literal_positions: dict[Types, tuple[int, ...]] = {}
+        # Guards _megamorphic_told, _tallies and the adding to numba's `shortcuts`. Nothing is called with it held.
+        self._lock = threading.Lock()
+
+    def types_label(self, arguments: Types) -> str:
+        """`int64, float64`, for people."""
+        return ", ".join(map(str, arguments))
 
     def signature_label(self, arguments: Types) -> str:
         """`module.function(types)`, for people."""
-        return f"{self.label}({', '.join(map(str, arguments))})"
+        return f"{self.label}({self.types_label(arguments)})"
+
+    # -- the call path -----------------------------------------------------------------------------------
 
     def callable_for(self, folded: tuple[Any, ...]) -> Callable[..., Any]:
         """The machine code for this call, or the fallback. Raises numba's error in STRICT mode."""
-        arguments = argument_types(self, folded)
+        farm = self.farm()
+        arguments = self._arguments(folded)
         code = self.installation.answer(arguments)
-        if code is None:
-            code = self.farm().code_for_call(self, arguments)
-        return self.run_body if code is None else code
+        if code is not None:
+            farm.record.execution(self)
+            return code
+        try:
+            code = farm.code_for_call(self, arguments)
+        except LiteralsWanted as wanted:
+            if arguments in self._literal_positions:  # these values cannot be literals
+                return self._without_literals(wanted)
+            self._literal_positions[arguments] = wanted.positions
+            return self.callable_for(folded)
+        if code is not None:
+            return code
+        pending = farm.pending(self, arguments)
+        if pending is not None:
+            self._add_shortcut(pending, folded)
+        return self._fallback(arguments)
+
+    def _fallback(self, arguments: Types) -> Callable[..., Any]:
+        return self.declared.fallback(arguments) if self.declared else self.run_body
+
+    def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
+        if self.mode_now is CompileMode.STRICT:
+            raise force_literals(self, wanted.positions)
+        return self.run_body
+
+    def _arguments(self, folded: tuple[Any, ...]) -> Types:
+        """The types under which the table knows this call: declared ones, or literal ones where numba wants those."""
+        arguments = argument_types(self, folded)
+        if self.declared:
+            return self.declared.choose(arguments)
+        positions = self._literal_positions.get(arguments)
+        literal = None if positions is None else with_literals(folded, arguments, positions)
+        return arguments if literal is None else literal
+
+    def types_of_call(self, arguments: tuple[Any, ...]) -> Types:
+        """The types under which the table knows a call with these positional arguments."""
+        return self._arguments(fold(self, arguments))
 
     def result_for(self, arguments: Types, return_type: Any | None) -> Any:
         """Wait for a compile: the caller is jitted, or asked for it by name."""
+        if self.declared:
+            self.declared.wait_for_all()
+            return self.overloads[self.declared.choose(arguments)]
         result = self.farm().result_for_caller(self, arguments, return_type)
         self.installation.end_probation(arguments)
         return result
@@ -75,10 +153,30 @@ class FarmDispatcher(HookedDispatcher):
         body = self.fallback if callable(self.fallback) else self.py_func
         started = time.perf_counter()
         try:
-            return body(*unfold(self, folded))
+            return body(*(unfold(self, folded) if self.folds else folded))
         finally:
-            if time.perf_counter() - started > SLOW_BODY_S and self.fallback_kind is Fallback.AUTO:
+            if time.perf_counter() - started > SLOW_BODY_S:
                 self._note_slow_body()
+
+    def _note_slow_body(self) -> None:
+        if self.body_is_slow or self.fallback_kind is not Fallback.AUTO:
+            return
+        self.body_is_slow = True
+        for arguments in list(self._tallies):
+            self.drop_shortcuts(arguments)
+        self.warn(
+            f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
+            f"compile. Say fallback='wait' to wait from the start, or fallback='python' never to wait.",
+            SlowFallbackWarning,
+        )
+
+    @staticmethod
+    def warn(text: str, category: type[Warning]) -> None:
+        """Warn at the caller's line: the first frame outside this package."""
+        frame, level = sys._getframe(1), 2
+        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("farm."):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(text, category, stacklevel=level - 1)
 
     @property
     def fallback_kind(self) -> Fallback | None:
@@ -87,31 +185,151 @@ class FarmDispatcher(HookedDispatcher):
             return None
         return self.fallback or self.farm().config.fallback
 
-    def _note_slow_body(self) -> None:
-        if self.body_is_slow:
-            return
-        self.body_is_slow = True
-        warnings.warn(
-            f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
-            f"compile. Say fallback='wait' to wait from the start, or fallback='python' never to wait.",
-            SlowFallbackWarning,
-            stacklevel=3,
-        )
+    @property
+    def mode_now(self) -> CompileMode:
+        """The mode of a call that comes now."""
+        return choose_mode(self.mode or self.farm().config.mode, must_compile=self.waits)
 
     @property
     def waits(self) -> bool:
         """Whether a call with nothing compiled waits instead of running the body."""
         kind = self.fallback_kind
-        return kind is Fallback.WAIT or (kind is Fallback.AUTO and self.body_is_slow)
+        return kind is Fallback.WAIT or (kind is Fallback.AUTO and (self.body_is_slow or self.differs is not None))
+
+    @property
+    def differs(self) -> str | None:
+        """What makes the Python body another function than the compiled one, or None. Looked for at the first call."""
+        if self._differs is None:
+            from farm.job.reach import differs_in_python  # brings in most of the farm, so not at import
+
+            self._differs = (differs_in_python(self.py_func),)
+        return self._differs[0]
+
+    # -- shortcuts ---------------------------------------------------------------------------------------
+
+    def _add_shortcut(self, pending: Pending, folded: tuple[Any, ...]) -> None:
+        """While this compile is pending, calls with arguments like these go straight to the fallback."""
+        mark = fingerprint(folded)
+        if mark is None or self.waits or self.farm().record.profiler.may_become_megamorphic(self.identity):
+            return
+        arguments = pending.entry.key
+        body, tally = self._fallback(arguments), Tally()
+
+        def shortcut() -> Callable[..., Any]:
+            calls = tally.add()
+            if not calls & (calls - 1):  # at 1, 2, 4, 8, ...: the queue hears of calls without being flooded
+                pending.note_call()
+            return body
+
+        with self._lock:
+            if not pending.settled and mark not in self.shortcuts:
+                self._tallies.setdefault(arguments, []).append((mark, tally))
+                self.shortcuts[mark] = shortcut
+
+    def drop_shortcuts(self, arguments: Types) -> None:
+        """The compile of these types is over: its calls are asked about again."""
+        with self._lock:
+            gone = self._tallies.pop(arguments, [])
+            for mark, _ in gone:
+                del self.shortcuts[mark]
+        self.farm().record.calls_by_shortcut(self, sum(tally.drain() for _, tally in gone))
+
+    def drain_shortcuts(self) -> int:
+        """How many calls took a shortcut since this was asked last."""
+        with self._lock:
+            return sum(tally.drain() for marks in self._tallies.values() for _, tally in marks)
+
+    # -- what the farm does here -------------------------------------------------------------------------
+
+    def install(self, arguments: Types, result: Any) -> Any:
+        """Install a result; explicit signatures have no probation. Gives the CompileResult that counts."""
+        counted = self.installation.install(arguments, result, probation=not self.declared)
+        if self.declared:
+            self.declared.close_list_if_complete()
+        return counted
+
+    def take_megamorphic_news(self) -> bool:
+        """True once: the event is told once per function."""
+        with self._lock:
+            news, self._megamorphic_told = not self._megamorphic_told, True
+            return news
+
+    def reset_in_child(self) -> None:
+        """In a forked child: locks anew, nothing in progress, and the machine code stays."""
+        self._lock = threading.Lock()
+        self.shortcuts.clear()
+        self._tallies.clear()
+        self.installation.reset_in_child()
+        self.table.reset_after_fork()
+
+    # -- what users ask ----------------------------------------------------------------------------------
+
+    def submit(self, sig: Any) -> Future[Status]:
+        """Ask for one signature without waiting.
+
+        The future gives its Status, or numba's error. Raises SignatureError.
+        """
+        arguments, return_type = parse_signature(sig)
+        (entry,) = self.farm().submit(self, [(arguments, return_type)])
+        return self.farm().future(entry)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all that was asked for is compiled or has failed; False if `timeout` seconds passed first."""
         return self.farm().wait_for(self, timeout)
 
+    def status(self, sig: Any) -> Status:
+        """Where one signature stands: state, reason, error, seconds. Raises SignatureError."""
+        arguments, _ = parse_signature(sig)
+        return status_of(self.table.get(arguments))
+
     def recompile(self) -> None:
         """Forget all machine code and compile every signature again, with the globals as they are now."""
-        had = self.installation.discard()
+        had = dict.fromkeys((*self.installation.discard(), *(entry.key for entry in self.table.entries())))
         for arguments in had:
-            self.table.lookup_or_create(arguments).recompile()
+            self.table.get_or_create(arguments).recompile()
+            self.drop_shortcuts(arguments)
+        self._differs = None
+        self._literal_positions.clear()
+        if self.declared:
+            self.declared.queue()
+            self.declared.wait_for_all()
+            return
         for arguments in had:
             self.result_for(arguments, None)
+
+    # -- pickling ----------------------------------------------------------------------------------------
+
+    def _reduce_states(self) -> dict[str, Any]:
+        states: dict[str, Any] = super()._reduce_states()
+        states.update(mode=self.mode, fallback=self.fallback, declared=self.declared.signatures)
+        return states
+
+    @classmethod
+    def _rebuild(cls, uuid: str, **states: Any) -> FarmDispatcher:
+        """Once more in this process, or in another one, where it belongs to the default farm."""
+        known = cls._memo.get(uuid)
+        if known is not None:
+            found: FarmDispatcher = known
+            return found
+        from farm.front.default import default_farm  # the default farm imports this module
+
+        made = cls(
+            states["py_func"],
+            states["locals"],
+            states["targetoptions"],
+            farm=default_farm,
+            mode=states["mode"],
+            fallback=states["fallback"],
+            declared=states["declared"],
+        )
+        made._set_uuid(uuid)
+        made.declared.queue()
+        return made
+
+
+def adopt(dispatcher: FarmDispatcher) -> FarmDispatcher:
+    """Make the dispatcher known to its farm, and its profile end with it."""
+    farm = dispatcher.farm()
+    farm.adopt(dispatcher)
+    weakref.finalize(dispatcher, farm.record.profiler.forget, dispatcher.identity)
+    return dispatcher

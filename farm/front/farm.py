@@ -1,101 +1,71 @@
-"""The composition root: one Farm owns a pool, a store, the counters and the thread that installs.
+"""The composition root: one Farm owns the settings, the record, and what compiles for its dispatchers.
 
-A compile is a Pending from the moment its entry is reserved until it is settled, and is settled once,
-under numba's compiler lock, by whoever comes first: a thread that waits for it (it may already hold
-that lock, so nobody else could) or the installer thread. The pool's thread never takes the lock; it
-completes the pending's answer and queues it.
+Everything here is cheap to import and to make. What compiles (functors, the pool, the store, the loader)
+comes in with the first compile.
 """
 
-import os
-import pickle
-import queue
-import sys
+import contextlib
 import threading
 import time
-import warnings
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Final
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING, Any, Final
 
-from farm.config import CompileMode, Config, OnError, worker_environment
-from farm.errors import (
-    CompileFailed,
-    CompileFailedWarning,
-    FarmClosed,
-    NotShippable,
-    OutOfMemory,
-    StoreRefused,
-    TimedOut,
-    WorkerDied,
-)
+from farm.config import CompileMode, Config, OnError
+from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed
 from farm.front.dispatcher import FarmDispatcher
-from farm.front.policy import Limits, Profiler, choose_mode
-from farm.front.table import Entry, Flight
-from farm.job import messages as wire
-from farm.job.functor import make_functor
-from farm.job.key import CompileKey
-from farm.observe.stats import Count, Counters, Duration, Stats
-from farm.pool.pool import Pool
-from farm.pool.size import workers_allowed
-from farm.pool.task import NAME as TASK
-from farm.pool.task import Order
-from farm.port import failure
-from farm.port.compile import Parts, compile_signature
-from farm.port.dispatch import Types, compiler_lock
-from farm.port.load import LoadRefused, load
+from farm.front.pending import LiteralsWanted, Pending
+from farm.front.policy import Limits, Verdict
+from farm.front.record import Record
+from farm.front.status import Status, status_of
+from farm.front.table import CompileState, Entry
+from farm.observe.events import Listener
+from farm.observe.stats import Stats
+from farm.port.dispatch import Types, force_literals
 from farm.port.target import caller_flags
-from farm.reasons import DegradedReason, RefusalReason
-from farm.store.artifact import Miss, Stored, decode
-from farm.store.disk import DiskStore
+from farm.reasons import DegradedReason
 
-PRELOAD: Final = "farm.port.warm:warm"
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """One compile on its way. `settled` is guarded by numba's compiler lock."""
-
-    dispatcher: FarmDispatcher
-    entry: Entry[Types, Any]
-    flight: Flight[Any]
-    return_type: Any | None
-    caller_flags: Any | None
-    on_demand: bool
-    answer: "Future[wire.FinalAnswer]"
-    wait_noted: Callable[[], None] = lambda: None
-    settled: bool = False
-
-    @property
-    def label(self) -> str:
-        return self.dispatcher.signature_label(self.entry.key)
+if TYPE_CHECKING:
+    from farm.front.settle import Settler
 
 
 class Farm:
     """Compiles for the dispatchers that belong to it. Keyword arguments are settings: see `farm.config.Config`.
 
-    Starts no process and no thread before the first compile. Use it as a context manager, or `close` it.
+    Starts no process and no thread before the first compile. Use it as a context manager, or `close` it:
+    compiled functions stay, everything else then runs in Python.
     """
 
     def __init__(self, **settings: object) -> None:
-        self.config: Final = Config.from_environment().with_changes(**settings)
-        self.workers_max, self.workers_why = workers_allowed()
-        if self.config.workers is not None:
-            self.workers_max, self.workers_why = self.config.workers, "the setting workers"
-        self.counters: Final = Counters()
-        self.profiler: Final = Profiler(Limits.from_config(self.config, self.workers_max))
-        # Guards _pool, _store, _installer, _pending and _closed. Nothing that blocks is done with it held.
+        self.config = Config.from_environment().with_changes(**settings)
+        self._reset()
+        self.record: Final = Record(lambda: self.config, self._limits())
+        self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
+        _farms.add(self)
+
+    def _reset(self) -> None:
+        # Guards _settler, _pending and _closed. Nothing that blocks is done with it held; an entry's lock and the
+        # profiler's may be taken inside it, never the other way round.
         self._lock = threading.Lock()
-        self._pool: Pool | None = None
-        self._store: DiskStore | None = None
-        self._store_opened = False
-        self._installer: threading.Thread | None = None
-        self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        self._pending: dict[Flight[Any], Pending] = {}
+        self._settler: Settler | None = None
+        self._pending: dict[Any, Pending] = {}
         self._closed = False
 
+    def _limits(self) -> Limits:
+        workers = self.config.workers
+        if workers is None:
+            workers = 1 if self._settler is None else self._settler.supply.workers_max(self.config)
+        return Limits.from_config(self.config, workers)
+
     def __repr__(self) -> str:
-        return f"<Farm [{self.stats().pending} pending | {self._pool or 'no pool yet'}]>"
+        ready = sum(
+            entry.snapshot().state is CompileState.COMPILED
+            for dispatcher in list(self._dispatchers)
+            for entry in dispatcher.table.entries()
+        )
+        pool = "closed" if self._closed else "no pool yet" if self._settler is None else repr(self._settler.supply)
+        return f"<Farm [{ready} ready | {len(self._pending)} pending | {pool}]>"
 
     def __enter__(self) -> "Farm":
         return self
@@ -103,35 +73,44 @@ class Farm:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def adopt(self, dispatcher: FarmDispatcher) -> None:
+        """Remember a dispatcher of this farm: its calls by shortcut are counted with the others."""
+        self._dispatchers.add(dispatcher)
+
+    # -- what users ask ----------------------------------------------------------------------------------
+
     def stats(self) -> Stats:
         """The counters as they are now."""
-        return self.counters.stats()
+        for dispatcher in list(self._dispatchers):
+            self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
+        return self.record.counters.stats()
 
-    # -- the call path ---------------------------------------------------------------------------------
+    def add_listener(self, listener: Listener) -> None:
+        """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
+        self.record.listeners.add(listener)
 
-    def code_for_call(self, dispatcher: FarmDispatcher, arguments: Types) -> Callable[..., Any] | None:
-        """The machine code for a call that has none installed, or None: run the fallback."""
-        entry = dispatcher.table.lookup_or_create(arguments)
-        mode = choose_mode(dispatcher.mode or self.config.mode, must_compile=dispatcher.waits)
-        if self.config.enabled and not self._closed:
-            self._start(
-                dispatcher, entry, None, mode, lambda n: self.profiler.should_compile(dispatcher, mode, n).compiles
-            )
-            if mode is CompileMode.STRICT:
-                entry_point: Callable[..., Any] = self._result(entry).entry_point
-                return entry_point
-        self._report_failure(dispatcher, entry)
-        self.counters.count(Count.FALLBACK_CALLS, dispatcher.label)
-        return None
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell this listener no more."""
+        self.record.listeners.remove(listener)
 
-    def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
-        """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
-        entry = dispatcher.table.get_or_create(arguments)
-        if self._closed or not self.config.enabled:
-            result = self._compile_here(dispatcher, arguments, return_type, caller_flags())
-            return dispatcher.installation.install(arguments, result, probation=True)
-        self._start(dispatcher, entry, return_type, CompileMode.STRICT, None)
-        return self._result(entry)
+    def configure(self, **changes: object) -> None:
+        """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
+        changed = self.config.with_changes(**changes)
+        settler = self._settler
+        if settler is not None:
+            from farm.front.supply import POOL_SETTINGS
+
+            for name in sorted(POOL_SETTINGS & changes.keys()):
+                if settler.supply.has_pool and getattr(changed, name) != getattr(self.config, name):
+                    raise ConfigError(name, changes[name], "the value it had when the pool started; set it earlier")
+        self.config = changed
+        self.record.profiler.limits = self._limits()
+        if settler is not None:
+            settler.supply.forget_store()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until everything pending is compiled or has failed; False if `timeout` seconds passed first."""
+        return self.wait_for(None, timeout)
 
     def wait_for(self, dispatcher: FarmDispatcher | None, timeout_s: float | None) -> bool:
         """Block until every pending compile (of one dispatcher, or of all) is settled; False on time-out."""
@@ -139,235 +118,12 @@ class Farm:
         with self._lock:
             waited = [p for p in self._pending.values() if dispatcher is None or p.dispatcher is dispatcher]
         for pending in waited:
-            pending.wait_noted()
-            try:
-                pending.answer.result(None if end is None else max(0.0, end - time.monotonic()))
-            except TimeoutError:
+            pending.note_wait()
+        for pending in waited:
+            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
                 return False
-            self._settle(pending)
+            self.settler().settle(pending)
         return True
-
-    def _start(
-        self,
-        dispatcher: FarmDispatcher,
-        entry: Entry[Types, Any],
-        return_type: Any | None,
-        mode: CompileMode,
-        decide: Callable[[int], bool] | None,
-    ) -> None:
-        """Reserve the entry and hand the job over; nothing if it is not ours to compile.
-
-        State and slot are taken here, in the caller, before the job is handed over: otherwise two
-        callers would queue it twice, and the limit on running compiles would be blind.
-        """
-        flight = entry.reserve(decide)
-        if flight is None:
-            return
-        pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), decide is not None, Future())
-        self.counters.change_pending(1)
-        with self._lock:
-            self._pending[flight] = pending
-        try:
-            self._hand_over(pending, waited=mode is CompileMode.STRICT)
-        except NotShippable as refusal:
-            pending.answer.set_result(wire.Rejected(refusal.reason, refusal.detail))
-        self._run_installer()
-        pending.answer.add_done_callback(lambda _: self._arrived.put(pending))
-
-    def _hand_over(self, pending: Pending, *, waited: bool) -> None:
-        functor = make_functor(pending.dispatcher, pending.entry.key, pending.return_type)
-        if self._look_up(functor.key) is not None:
-            pending.answer.set_result(wire.Built(functor.key, wire.Origin.STORE, 0.0, 0))
-            return
-        store = self._open_store()
-        order = Order(functor, None if store is None else store.root, self.config.readonly)
-        job = wire.Job(functor.key, pending.label, pickle.dumps(order), self.config.job_timeout_s)
-        ticket = self._open_pool().submit(job, waited=waited, batch=False)
-        pending.wait_noted = ticket.note_wait
-        ticket.future.add_done_callback(lambda done: pending.answer.set_result(done.result()))
-
-    def _result(self, entry: Entry[Types, Any]) -> Any:
-        """Wait until an entry is settled; its CompileResult, or its error raised."""
-        state = entry.snapshot()
-        if state.flight is not None:
-            with self._lock:
-                pending = self._pending.get(state.flight)
-            if pending is not None:
-                pending.wait_noted()
-                pending.answer.result()
-                self._settle(pending)
-            return state.flight.done.result()
-        if state.error is not None:
-            raise state.error
-        if state.value is None:
-            raise FarmClosed()
-        return state.value
-
-    def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
-        error = entry.snapshot().error
-        if error is None:
-            return
-        if self.config.on_error is OnError.RAISE:
-            raise error
-        unreported = entry.take_unreported_error()
-        if unreported is not None:
-            first_line = str(unreported).strip().partition("\n")[0]
-            warnings.warn(
-                f"{dispatcher.signature_label(entry.key)} stays in Python: {type(unreported).__name__}: {first_line}",
-                CompileFailedWarning,
-                stacklevel=4,
-            )
-
-    # -- settling --------------------------------------------------------------------------------------
-
-    def _settle(self, pending: Pending) -> None:
-        """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
-        with compiler_lock:
-            if pending.settled:
-                return
-            pending.settled = True
-            try:
-                result = self._obtain(pending, pending.answer.result())
-                result = pending.dispatcher.installation.install(pending.entry.key, result, probation=True)
-            except BaseException as error:
-                self.counters.count(Count.FAILED, pending.dispatcher.label)
-                pending.entry.fail(pending.flight, error)
-            else:
-                pending.entry.publish(pending.flight, result)
-        self.counters.change_pending(-1)
-        if pending.on_demand:
-            self.profiler.release()
-        with self._lock:
-            self._pending.pop(pending.flight, None)
-
-    def _obtain(self, pending: Pending, answer: wire.FinalAnswer) -> Any:
-        label = pending.dispatcher.label
-        match answer:
-            case wire.Built():
-                return self._load(pending, answer)
-            case wire.Rejected(reason):
-                self.counters.count(Count.REJECTED, label)
-                pending.entry.note_reason(reason)
-            case wire.Cancelled() if self._closed:
-                raise FarmClosed()
-            case wire.Cancelled():
-                self.counters.degrade(DegradedReason.POOL_UNAVAILABLE)
-                pending.entry.note_reason(RefusalReason.NO_POOL)
-            case wire.Failed(kind, text, error, None, issued):
-                self._reissue(issued)
-                raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
-            case wire.Failed():
-                pass  # numba asks for literals: compiled here, its own error reaches the caller
-            case wire.Died(exit_code, signal, last_lines):
-                self.counters.count(Count.DIED, label)
-                raise WorkerDied(pending.label, exit_code, signal, last_lines)
-            case wire.TimedOut(limit_s):
-                self.counters.count(Count.TIMED_OUT, label)
-                raise TimedOut(pending.label, limit_s)
-            case wire.OutOfMemory(limit_bytes, used_bytes):
-                self.counters.count(Count.OUT_OF_MEMORY, label)
-                raise OutOfMemory(pending.label, limit_bytes, used_bytes)
-        return self._compile_pending(pending)
-
-    def _compile_pending(self, pending: Pending) -> Any:
-        return self._compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
-
-    def _compile_here(
-        self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None, flags: Any | None
-    ) -> Any:
-        self.counters.count(Count.LOCAL, dispatcher.label)
-        result, _ = compile_signature(dispatcher, arguments, return_type, flags)
-        return result
-
-    def _load(self, pending: Pending, built: wire.Built) -> Any:
-        self._reissue(built.warnings)
-        for reason, _ in built.degraded:
-            self.counters.degrade(reason)
-        stored = self._look_up(built.key) if built.inline is None else decode(built.inline, built.key)
-        label = pending.dispatcher.label
-        if not isinstance(stored, Stored):
-            pending.entry.note_reason(RefusalReason.LOAD_FAILED)
-            return self._compile_pending(pending)
-        started = time.perf_counter()
-        try:
-            parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
-            result = load(parts, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
-        except LoadRefused as refusal:
-            self.counters.miss(refusal.reason)
-            pending.entry.note_reason(RefusalReason.LOAD_FAILED)
-            return self._compile_pending(pending)
-        self.counters.spend(Duration.LOAD, time.perf_counter() - started, label)
-        if built.origin is wire.Origin.COMPILED:
-            self.counters.count(Count.COMPILED, label)
-            self.counters.spend(Duration.COMPILE, built.compile_s, label)
-            self.profiler.register_compilation(pending.dispatcher, built.compile_s)
-        else:
-            self.counters.count(Count.LOADED, label)
-            seconds = stored.meta.get("compile_s")
-            if isinstance(seconds, float):
-                self.counters.spend(Duration.SAVED, seconds, label)
-        return result
-
-    @staticmethod
-    def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:
-        for one in issued:
-            warnings.warn_explicit(one.text, one.category, one.filename, one.line)
-
-    def _look_up(self, key: CompileKey) -> Stored | None:
-        store = self._open_store()
-        if store is None:
-            return None
-        found = store.get(key)
-        if isinstance(found, Miss):
-            self.counters.miss(found.reason)
-            return None
-        return found
-
-    # -- what is started on first need -----------------------------------------------------------------
-
-    def _open_store(self) -> DiskStore | None:
-        with self._lock:
-            if not self._store_opened:
-                self._store_opened = True
-                try:
-                    self._store = DiskStore(
-                        self.config.cache_dir,
-                        lower=self.config.lower_cache_dirs,
-                        size_max_bytes=self.config.cache_size_max_bytes,
-                        readonly=self.config.readonly,
-                        group=self.config.shared_group,
-                    )
-                except (StoreRefused, OSError) as problem:
-                    self.counters.degrade(DegradedReason.STORE_REFUSED)
-                    warnings.warn(str(problem), stacklevel=2)
-            return self._store
-
-    def _open_pool(self) -> Pool:
-        with self._lock:
-            if self._closed:
-                raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
-            if self._pool is None:
-                self._pool = Pool(
-                    workers_max=self.workers_max,
-                    task=TASK,
-                    preload=PRELOAD,
-                    paths=_worker_paths(),
-                    memory_max_bytes=self.config.worker_memory_limit_bytes(),
-                    jobs_max=self.config.worker_jobs_max,
-                    nice=self.config.nice,
-                    environment=worker_environment(),
-                )
-            return self._pool
-
-    def _run_installer(self) -> None:
-        with self._lock:
-            if self._installer is None and not self._closed:
-                self._installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                self._installer.start()
-
-    def _install_arrivals(self) -> None:
-        while (pending := self._arrived.get()) is not None:
-            self._settle(pending)
 
     def close(self) -> None:
         """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python."""
@@ -375,22 +131,227 @@ class Farm:
             if self._closed:
                 return
             self._closed = True
-            pool, installer = self._pool, self._installer
-        if pool is not None:
-            pool.close(self.config.exit_grace_s)
-        self._arrived.put(None)
-        if installer is not None:
-            installer.join(self.config.exit_grace_s)
+            settler = self._settler
+        if settler is not None:
+            settler.close(self.config.exit_grace_s)
+        for dispatcher in list(self._dispatchers):
+            dispatcher.table.finalize()
+        self.record.listeners.flush()
+
+    # -- the call path -----------------------------------------------------------------------------------
+
+    def code_for_call(self, dispatcher: FarmDispatcher, arguments: Types) -> Callable[..., Any] | None:
+        """The machine code for a call that has none installed, or None: run the fallback.
+
+        Raises LiteralsWanted if this function is compiled by value: then ask again with literal types.
+        """
+        entry = dispatcher.table.lookup_or_create(arguments)
+        mode = dispatcher.mode_now
+        if self.works:
+            self._start_for_call(dispatcher, entry, mode)
+            if mode is CompileMode.STRICT:
+                strict: Callable[..., Any] = self.result(entry).entry_point
+                return strict
+        state = entry.snapshot()
+        if state.value is not None:
+            code: Callable[..., Any] = state.value.entry_point
+            return code
+        if state.error is not None:
+            self._report_failure(dispatcher, entry, state.error)
+        self.record.call_in_python(dispatcher)
+        return None
+
+    @property
+    def works(self) -> bool:
+        """Whether anything new is compiled: not switched off, and not closed."""
+        return self.config.enabled and not self._closed
+
+    def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
+        verdicts: list[Verdict] = []
+
+        def decide(requests: int) -> bool:
+            verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests))
+            return verdicts[0].compiles
+
+        pending = self._reserve(dispatcher, entry, None, decide)
+        for verdict in verdicts:
+            self.record.megamorphic(dispatcher, verdict.profile)
+        if pending is not None:
+            self.settler().hand_over(pending, waited=mode is CompileMode.STRICT)
+            if mode is not CompileMode.STRICT:
+                self.settler().settle_if_free(pending)
+        elif not verdicts:
+            self._note_call_of_pending(dispatcher, entry)
+        elif entry.take_look():
+            self._load_past_the_limits(dispatcher, entry)
+
+    def pending(self, dispatcher: FarmDispatcher, arguments: Types) -> Pending | None:
+        """The compile of a signature that is on its way."""
+        flight = dispatcher.table.get_or_create(arguments).snapshot().flight
+        with self._lock:
+            return None if flight is None else self._pending.get(flight)
+
+    def _note_call_of_pending(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
+        self.record.execution(dispatcher)
+        pending = self.pending(dispatcher, entry.key)
+        if pending is not None:
+            pending.note_call()
+
+    def _load_past_the_limits(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
+        """No compile now, says the policy. What the store has is loaded all the same."""
+        found = self.settler().stored(dispatcher, entry.key)
+        if found is not None:
+            pending = self._reserve(dispatcher, entry, None, None)
+            if pending is not None:
+                self.settler().take_stored(pending, found)
+                self.settler().settle_if_free(pending)
+
+    def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
+        """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
+        entry = dispatcher.table.get_or_create(arguments)
+        if not self.works and entry.snapshot().state is not CompileState.COMPILED:
+            from farm.front.settle import Settler
+
+            result = Settler.compile_here(dispatcher, arguments, return_type, caller_flags())
+            return dispatcher.install(arguments, result)
+        pending = self._reserve(dispatcher, entry, return_type, None)
+        if pending is not None:
+            self.settler().hand_over(pending, waited=True)
+        try:
+            return self.result(entry)
+        except LiteralsWanted as wanted:
+            raise force_literals(dispatcher, wanted.positions) from None
+
+    def submit(self, dispatcher: FarmDispatcher, wanted: Iterable[tuple[Types, Any]]) -> list[Entry[Types, Any]]:
+        """Queue signatures as batch: nobody waits for them yet. Gives their entries; those under way are left alone."""
+        entries = []
+        for arguments, return_type in wanted:
+            entry = dispatcher.table.get_or_create(arguments)
+            entries.append(entry)
+            if self.works:
+                pending = self._reserve(dispatcher, entry, return_type, None, batch=True)
+                if pending is not None:
+                    self.settler().hand_over(pending, waited=False)
+        return entries
+
+    def future(self, entry: Entry[Types, Any]) -> "Future[Status]":
+        """Completes with the entry's Status, or with its error, once it is settled; outside all locks."""
+        future: Future[Status] = Future()
+        flight = entry.snapshot().flight
+        with self._lock:
+            pending = None if flight is None else self._pending.get(flight)
+            if pending is not None:
+                pending.futures.append(future)
+                return future
+        _complete(future, entry)
+        return future
+
+    def _reserve(
+        self,
+        dispatcher: FarmDispatcher,
+        entry: Entry[Types, Any],
+        return_type: Any | None,
+        decide: Callable[[int], bool] | None,
+        *,
+        batch: bool = False,
+    ) -> Pending | None:
+        """Take the entry; None if it is not ours to compile.
+
+        State and slot are taken here, in the caller, before the job is handed over: otherwise two
+        callers would queue it twice, and the limit on running compiles would be blind.
+        """
+        with self._lock:  # whoever sees the flight finds its pending: a waiter without it could not settle it
+            flight = entry.reserve(decide)
+            if flight is None:
+                return None
+            pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), decide is not None, batch)
+            self._pending[flight] = pending
+        self.record.started(dispatcher, entry.key)
+        return pending
+
+    def result(self, entry: Entry[Types, Any]) -> Any:
+        """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it."""
+        state = entry.snapshot()
+        if state.flight is not None:
+            with self._lock:
+                pending = self._pending.get(state.flight)
+            if pending is not None:
+                pending.wait()
+                self.settler().settle(pending)
+            return state.flight.done.result()
+        if state.error is not None:
+            raise state.error
+        if state.value is None:
+            raise FarmClosed()
+        return state.value
+
+    def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], error: BaseException) -> None:
+        if isinstance(error, LiteralsWanted):
+            raise error
+        if isinstance(error, Degraded) or self.config.on_error is OnError.RAISE:
+            raise error
+        unreported = entry.take_unreported_error()
+        if unreported is not None:
+            first_line = str(unreported).strip().partition("\n")[0]
+            dispatcher.warn(
+                f"{dispatcher.signature_label(entry.key)} stays in Python: {type(unreported).__name__}: {first_line}",
+                CompileFailedWarning,
+            )
+
+    # -- what compiles -----------------------------------------------------------------------------------
+
+    def settler(self) -> "Settler":
+        """What hands compiles over and settles them: it brings in most of the farm's modules, so it waits."""
+        settler = self._settler
+        if settler is None:
+            from farm.front.settle import Settler
+
+            made = Settler(lambda: self.config, self.record, self._forget)
+            with self._lock:
+                settler = self._settler = self._settler or made
+            self.record.profiler.limits = self._limits()
+        return settler
+
+    def _forget(self, pending: Pending) -> None:
+        self.record.counters.change_pending(-1)
+        if pending.on_demand:
+            self.record.profiler.release()
+        with self._lock:
+            self._pending.pop(pending.flight, None)
+            futures = list(pending.futures)
+        for future in futures:
+            _complete(future, pending.entry)
+
+    # -- forks -------------------------------------------------------------------------------------------
+
+    def reset_in_child(self, *, unlocked: bool) -> None:
+        """In a forked child: the pool and the threads are the parent's. The machine code stays; the rest begins anew.
+
+        `unlocked`: the process forked in the middle of a compile, so that nothing can be compiled here.
+        """
+        closed = self._closed
+        self._reset()
+        self._closed = closed
+        self.record.reset_in_child()
+        for dispatcher in list(self._dispatchers):
+            dispatcher.reset_in_child()
+        if unlocked:
+            self.config = self.config.with_changes(enabled=False)
+            self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
 
 
-def _worker_paths() -> tuple[str, ...]:
-    """`sys.path` with what is installed first: a user's typing.py beside the script must not end the foreman."""
-    installed = tuple({os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)})
-    paths = [os.path.abspath(path) for path in sys.path]
-    return tuple(sorted(paths, key=lambda path: not os.path.realpath(path).startswith(installed)))
+def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:
+    status = status_of(entry)
+    with contextlib.suppress(InvalidStateError):  # its owner cancelled it
+        if status.error is not None:
+            future.set_exception(status.error)
+        else:
+            future.set_result(status)
 
 
-def _whole(bitcode: bytes | Miss) -> bytes:
-    if isinstance(bitcode, Miss):
-        raise LoadRefused(bitcode.reason, bitcode.detail)
-    return bitcode
+_farms: "weakref.WeakSet[Farm]" = weakref.WeakSet()
+
+
+def farms() -> tuple[Farm, ...]:
+    """Every farm of this process."""
+    return tuple(_farms)

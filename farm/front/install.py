@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from farm.port.dispatch import HookedDispatcher, Types, attach, discard_overloads, insert_in_table
+from farm.port.dispatch import HookedDispatcher, Types, allow_only_installed, attach, discard_overloads, insert_in_table
 
 # The protocol's own executions-per-compile number: a signature that has made them has paid its share,
 # so the megamorphic rule stays exact where it matters.
@@ -55,6 +55,14 @@ class Installation:
         """Calls answered on probation so far."""
         with self._lock:
             return self._calls[arguments]
+
+    def close_list(self) -> None:
+        """All explicit signatures are installed: from now on numba's C code chooses among them and compiles none."""
+        allow_only_installed(self._dispatcher)
+
+    def reset_in_child(self) -> None:
+        """In a forked child: the lock may have been held by a thread that is not here."""
+        self._lock = threading.Lock()
 
     def discard(self) -> tuple[Types, ...]:
         """Forget everything installed; returns the argument types there were."""

@@ -174,6 +174,28 @@ class Profiler:
             self._profiles[function] = after
             return after
 
+    def register_executions(self, function: Hashable, count: int) -> None:
+        """Count executions that were counted elsewhere first. None of them could make the function megamorphic."""
+        with self._lock:
+            before = self._profiles.get(function, FunctionProfile())
+            self._profiles[function] = replace(before, execution_count=before.execution_count + count)
+
+    def may_become_megamorphic(self, function: Hashable) -> bool:
+        """Whether the next execution might: then each one has to be tested, and none may be counted in bulk."""
+        with self._lock:
+            profile = self._profiles.get(function, FunctionProfile())
+            return not profile.megamorphic and profile.compile_count > self.limits.megamorphic_compiles
+
+    def reset_in_child(self) -> None:
+        """In a forked child: the lock may have been held by a thread that is not here, and nothing runs."""
+        self._lock = threading.Lock()
+        self._ongoing = 0
+
+    def forget(self, function: Hashable) -> None:
+        """Drop the counters of a function that is gone."""
+        with self._lock:
+            self._profiles.pop(function, None)
+
     def register_compilation(self, function: Hashable, compile_time_s: float) -> FunctionProfile:
         """Count a finished compile; the profile that comes back is what the event reports."""
         with self._lock:

@@ -95,8 +95,7 @@ class Snapshot(Generic[V]):
     value: V | None
     error: BaseException | None
     flight: Flight[V] | None
-    reason: Enum | None
-    seconds: float | None
+    origin: object | None
 
 
 class Entry(Generic[K, V]):
@@ -113,8 +112,8 @@ class Entry(Generic[K, V]):
         self._error: BaseException | None = None
         self._error_reported = False
         self._flight: Flight[V] | None = None
-        self._reason: Enum | None = None
-        self._seconds: float | None = None
+        self._origin: object | None = None
+        self._looked_up = False
         self._sealed = sealed
 
     def __repr__(self) -> str:
@@ -129,8 +128,7 @@ class Entry(Generic[K, V]):
                 value=self._value,
                 error=self._error,
                 flight=self._flight,
-                reason=self._reason,
-                seconds=self._seconds,
+                origin=self._origin,
             )
 
     def count_request(self) -> int:
@@ -192,8 +190,8 @@ class Entry(Generic[K, V]):
         with self._lock:
             self._state = next_state(self._state, Action.RECOMPILE)
             overtaken, self._flight = self._flight, None
-            self._value = self._error = self._reason = self._seconds = None
-            self._error_reported = False
+            self._value = self._error = self._origin = None
+            self._error_reported = self._looked_up = False
             if overtaken is not None:
                 overtaken.overtaken = True
         if overtaken is not None:
@@ -207,15 +205,22 @@ class Entry(Generic[K, V]):
             self._error_reported = True
             return self._error
 
-    def note_reason(self, reason: Enum) -> None:
-        """Remember why the entry did not go the straight way; nothing else changes."""
+    def take_look(self) -> bool:
+        """True to the first who asks: it is their turn to look into the store, once, as a look costs a key."""
         with self._lock:
-            self._reason = reason
+            first, self._looked_up = not self._looked_up, True
+            return first
 
-    def note_seconds(self, seconds: float) -> None:
-        """Remember how long the compile took; nothing else changes."""
+    def note_origin(self, origin: object) -> None:
+        """Remember how the value was obtained; nothing else changes."""
         with self._lock:
-            self._seconds = seconds
+            self._origin = origin
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: whoever was compiling this is not here, and may have held the lock."""
+        self._lock = threading.Lock()
+        if self._state is CompileState.COMPILING:
+            self._state, self._flight = CompileState.UNCOMPILED, None
 
     def seal(self) -> None:
         """Nothing is compiled here any more. COMPILING becomes FAILED with FarmClosed; COMPILED keeps working."""
@@ -245,6 +250,11 @@ class Table(Generic[K, V]):
         with self._lock:
             return len(self._entries)
 
+    def get(self, key: K) -> Entry[K, V] | None:
+        """The entry if there is one; counts nothing."""
+        with self._lock:
+            return self._entries.get(key)
+
     def lookup(self, key: K) -> Entry[K, V] | None:
         """The entry, with one more request counted; None if there is none, and then none is made."""
         with self._lock:
@@ -271,6 +281,12 @@ class Table(Generic[K, V]):
         """The entries there are now."""
         with self._lock:
             return tuple(self._entries.values())
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: every lock anew, and nothing is in progress any more."""
+        self._lock = threading.Lock()
+        for entry in self._entries.values():
+            entry.reset_after_fork()
 
     def finalize(self) -> None:
         """Stop intake and settle what runs. Compiled entries stay; a result that arrives later is dropped."""

@@ -140,17 +140,26 @@ class Listeners:
         """Remove a listener; one that is not there, or was dropped, is no error."""
         self._take_out(listener)
 
+    @property
+    def hears(self) -> bool:
+        """Whether anybody would hear of an event: a listener, or the log at DEBUG."""
+        return bool(self._listeners) or LOG.isEnabledFor(logging.DEBUG)
+
     def emit(self, make_event: Callable[[], Event]) -> None:
-        """Build an event and deliver it. Nothing is built unless someone listens or the log is at DEBUG."""
+        """Build an event and deliver it. Nothing is built unless someone hears of it."""
+        if not self.hears:
+            return
         listeners = self._listeners
         logs = LOG.isEnabledFor(logging.DEBUG)
-        if not listeners and not logs:
-            return
         event = make_event()
         if logs:
             LOG.debug("%s", event)
         for listener in listeners:
             self._call(listener, lambda listener=listener: listener.on_event(event))  # type: ignore[misc]
+
+    def reset_in_child(self) -> None:
+        """In a forked child: the lock may have been held by a thread that is not here."""
+        self._lock = threading.Lock()
 
     def flush(self) -> None:
         """Call `flush()` of every listener that has one."""

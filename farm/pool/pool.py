@@ -285,7 +285,8 @@ class Pool:
         self._control.send(Fork(worker_id, nice), (theirs.detach(), write_fd))
 
     def _send(self, worker: WorkerProcess, job_id: int, attempt: int) -> None:
-        job = self._tickets[job_id].job
+        ticket = self._tickets[job_id]
+        ticket.sent_at, ticket.worker_pid, job = time.monotonic(), worker.pid, ticket.job
         worker.job, worker.idle_since = (job_id, attempt), None
         worker.deadline = (time.monotonic() + job.deadline_s, job.deadline_s)
         self._tell(PoolEventKind.JOB_SENT, job.label, f"worker {worker.pid}, attempt {attempt}")

@@ -1,6 +1,7 @@
 """What the pool gives out: a ticket for each job, and events for a listener."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -39,6 +40,15 @@ class Ticket:
         self.future: Future[FinalAnswer] = Future()
         self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
         self._post = post
+        self.submitted_at = time.monotonic()
+        self.sent_at: float | None = None
+        """When a worker got the job, the last time (monotonic seconds)."""
+        self.worker_pid: int | None = None
+
+    @property
+    def queue_time_s(self) -> float:
+        """Seconds from the submission until a worker got the job; 0 if none did."""
+        return 0.0 if self.sent_at is None else self.sent_at - self.submitted_at
 
     def note_wait(self) -> None:
         """Somebody waits for the job now."""

@@ -12,6 +12,7 @@ from numba.core import serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
 from numba.core.errors import ForceLiteralArg
+from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable
 from farm.port import elf
@@ -51,8 +52,9 @@ def compile_signature(
     `flags_of_caller` are those of the compile that asked for it (`target.caller_flags`), so that the
     inherited flags are the ones it would have had there. numba's own exceptions pass through.
     """
-    # The counter is how numba's type inference recognises a call of the function to itself.
-    with global_compiler_lock, dispatcher._compiling_counter:
+    # The counter is how numba's type inference recognises a call of the function to itself; the registration is
+    # how it finds the function where its name is not bound yet, as with explicit signatures at decoration.
+    with global_compiler_lock, dispatcher._compiling_counter, register_dispatcher(dispatcher):
         base = renew_symbol_names()
         try:
             with inherited_flags(flags_of_caller):

@@ -10,7 +10,6 @@ from farm.config import CompileMode, Config
 from farm.errors import FarmClosed
 from farm.front.policy import Limits, Profiler
 from farm.front.table import TRANSITIONS, Action, CompileState, Entry, Flight, IllegalTransition, Table, next_state
-from farm.reasons import MissReason
 
 ROUNDS = 300
 
@@ -68,13 +67,12 @@ def test_store_does_not_count(table: Table[str, int]) -> None:
 
 def test_store_fields_independent(table: Table[str, int]) -> None:
     entry = table.lookup_or_create("a")
-    entry.note_seconds(1.5)
-    entry.note_reason(MissReason.ABSENT)
-    assert entry.snapshot().seconds == 1.5
+    entry.note_origin("somewhere")
+    assert entry.snapshot().origin == "somewhere"
     assert entry.publish(reserved(entry), 7)
     seen = entry.snapshot()
     assert (seen.state, seen.request_count, seen.value, seen.error) == (CompileState.COMPILED, 1, 7, None)
-    assert (seen.reason, seen.seconds) == (MissReason.ABSENT, 1.5)
+    assert seen.origin == "somewhere"
 
 
 def test_cache_hit_returns_the_same_entry(table: Table[str, int]) -> None:

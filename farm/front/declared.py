@@ -1,0 +1,54 @@
+"""Declared: the explicit signatures of one dispatcher, from their queueing to the last installation.
+
+numba compiles explicit signatures at decoration, all of them, and then chooses among them alone. Here they are
+queued, and until the last one is in, each call's signature is chosen among the *declared* ones: so the order in
+which the workers finish never changes which of them `g(3)` uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from farm.port.dispatch import Signature, Types, choose_declared, converted
+
+if TYPE_CHECKING:
+    from farm.front.dispatcher import FarmDispatcher
+
+
+class Declared:
+    """The explicit signatures of a dispatcher; false if there are none."""
+
+    def __init__(self, dispatcher: FarmDispatcher, signatures: tuple[Signature, ...]) -> None:
+        self._dispatcher = dispatcher
+        self.signatures = signatures
+
+    def __bool__(self) -> bool:
+        return bool(self.signatures)
+
+    def queue(self) -> None:
+        """Ask for all of them, without waiting."""
+        self._dispatcher.farm().submit(self._dispatcher, self.signatures)
+
+    def wait_for_all(self) -> None:
+        """Block until all of them are installed. Raises the error of the first that cannot be compiled."""
+        farm = self._dispatcher.farm()
+        for entry in farm.submit(self._dispatcher, self.signatures):
+            farm.result(entry)
+
+    def choose(self, arguments: Types) -> Types:
+        """The declared types that a call with these types uses. Raises TypeError as numba does: none, or two."""
+        return choose_declared(self._dispatcher, self.signatures, arguments)
+
+    def fallback(self, arguments: Types) -> Callable[..., Any]:
+        """What runs the fallback for a call that was given these declared types: on the numbers they convert to."""
+        return partial(self._run_body, arguments)
+
+    def _run_body(self, arguments: Types, *folded: Any) -> Any:
+        return self._dispatcher.run_body(*converted(folded, arguments))
+
+    def close_list_if_complete(self) -> None:
+        """Once all are installed, hand the choice to numba's C code."""
+        if all(arguments in self._dispatcher.overloads for arguments, _ in self.signatures):
+            self._dispatcher.installation.close_list()

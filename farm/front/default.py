@@ -1,0 +1,34 @@
+"""The default farm, for decorators that name none: made on first need, never at import."""
+
+import atexit
+import os
+import threading
+
+from farm.front.farm import Farm, farms
+from farm.port import dispatch
+
+# Guards _default. Making a Farm starts nothing and calls nothing back.
+_lock = threading.Lock()
+_default: Farm | None = None
+
+
+def default_farm() -> Farm:
+    """The farm of decorators that name none. It is closed at exit."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Farm()
+            atexit.register(_default.close)
+        return _default
+
+
+def _after_fork_in_child() -> None:
+    """The pool belongs to the parent: every farm here makes its own on first need, and keeps the code it has."""
+    global _lock
+    _lock = threading.Lock()
+    dispatch.reset_in_child()
+    for one in farms():
+        one.reset_in_child(unlocked=False)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,105 @@
+"""Pending: one compile on its way, from the moment its entry is reserved until it is settled."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from farm.front.table import Entry, Flight
+from farm.reasons import RefusalReason
+
+if TYPE_CHECKING:
+    from farm.front.dispatcher import FarmDispatcher
+    from farm.front.status import Status
+    from farm.job.key import CompileKey
+    from farm.job.messages import FinalAnswer
+    from farm.pool.ticket import Ticket
+    from farm.port.dispatch import Types
+    from farm.store.artifact import Stored
+
+
+class Source(Enum):
+    """Where a signature's machine code came from."""
+
+    WORKER = "compiled by a worker"
+    STORE = "loaded from the store"
+    LOCAL = "compiled in this process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a signature's machine code was obtained. Kept with its entry, for status and explanations."""
+
+    source: Source
+    compile_s: float = 0.0
+    load_s: float = 0.0
+    artifact_bytes: int = 0
+    refusal: RefusalReason | None = None
+    detail: str = ""
+
+
+class LiteralsWanted(Exception):
+    """numba compiles this function only for literal arguments at these positions: ask again, by value.
+
+    It settles the entry of the plain types; each combination of values gets an entry of its own.
+    """
+
+    def __init__(self, positions: tuple[int, ...]) -> None:
+        super().__init__(positions)
+        self.positions = positions
+
+    def __str__(self) -> str:
+        return f"compiled for each value of the arguments at positions {', '.join(map(str, self.positions))}"
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """One compile on its way. `settled` is guarded by numba's compiler lock."""
+
+    dispatcher: "FarmDispatcher"
+    entry: "Entry[Types, Any]"
+    flight: Flight[Any]
+    return_type: Any | None
+    caller_flags: Any | None
+    on_demand: bool
+    """Whether it holds a slot of the limit on running compiles."""
+    batch: bool
+    answer: "Future[FinalAnswer]" = field(default_factory=Future)
+    key: "CompileKey | None" = None
+    """None for what has no key: it compiles in this process."""
+    stored: "Stored | None" = None
+    """The artifact, if the store had it before a job was made."""
+    ticket: "Ticket | None" = None
+    settled: bool = False
+    futures: "list[Future[Status]]" = field(default_factory=list)
+    """Completed once it is settled. Guarded by the farm's lock."""
+
+    @property
+    def label(self) -> str:
+        """`module.function(types)`, for people."""
+        return self.dispatcher.signature_label(self.entry.key)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is an answer, whatever it says; False if the time passed first."""
+        self.note_wait()
+        try:
+            self.answer.exception(timeout_s)
+        except NoAnswer:
+            return self.answer.done()
+        return True
+
+    def note_wait(self) -> None:
+        """Somebody waits: the job moves to the front of the queue, and off a niced worker."""
+        if self.ticket is not None:
+            self.ticket.note_wait()
+
+    def note_call(self) -> None:
+        """The function was called meanwhile: the job moves forward, and is batch no longer."""
+        if self.ticket is not None:
+            self.ticket.note_call()
+
+    def when_answered(self, callback: Callable[["Pending"], None]) -> None:
+        """Call back with this pending once there is an answer, in whichever thread brings it."""
+        self.answer.add_done_callback(lambda _: callback(self))

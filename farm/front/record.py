@@ -1,0 +1,169 @@
+"""Record: what a farm tells about itself. Counters, profiles and events, each fact told to all three at once.
+
+Guarantees: events are delivered outside every lock of the farm; a listener cannot hurt the caller. With
+`on_degraded="raise"` a degradation is raised, as Degraded, in the thread that noticed it, after it was counted.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from farm.config import Config, OnDegraded
+from farm.errors import Degraded
+from farm.front.pending import Origin, Pending, Source
+from farm.front.policy import FunctionProfile, Limits, Profiler
+from farm.observe import events
+from farm.observe.stats import Count, Counters, Duration
+from farm.reasons import DegradedReason, MissReason
+
+if TYPE_CHECKING:
+    from farm.front.dispatcher import FarmDispatcher
+    from farm.job.key import CompileKey
+    from farm.port.dispatch import Types
+
+_COUNTED = {Source.WORKER: Count.COMPILED, Source.STORE: Count.LOADED, Source.LOCAL: Count.LOCAL}
+
+
+class Record:
+    """Counters, profiles and listeners of one farm.
+
+    Parameters
+    ----------
+    config
+        Gives the settings as they are now.
+    """
+
+    def __init__(self, config: Callable[[], Config], limits: Limits) -> None:
+        self._config = config
+        self.counters = Counters()
+        self.profiler = Profiler(limits)
+        self.listeners = events.Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
+
+    def started(self, dispatcher: "FarmDispatcher", arguments: "Types") -> None:
+        """A compile was reserved and is about to be handed over."""
+        self.counters.change_pending(1)
+        self.listeners.emit(
+            lambda: events.CompileStarted(function=dispatcher.label, signature=dispatcher.types_label(arguments))
+        )
+
+    def call_in_python(self, dispatcher: "FarmDispatcher") -> None:
+        """A call runs its fallback."""
+        self.counters.count(Count.FALLBACK_CALLS, dispatcher.label)
+
+    def calls_by_shortcut(self, dispatcher: "FarmDispatcher", calls: int) -> None:
+        """So many calls ran their fallback without asking, and are executions of the function too."""
+        if calls:
+            self.counters.count(Count.FALLBACK_CALLS, dispatcher.label, times=calls)
+            self.profiler.register_executions(dispatcher.identity, calls)
+
+    def execution(self, dispatcher: "FarmDispatcher") -> None:
+        """A call that asks for nothing: machine code on probation."""
+        self.megamorphic(dispatcher, self.profiler.register_execution(dispatcher.identity))
+
+    def megamorphic(self, dispatcher: "FarmDispatcher", profile: FunctionProfile) -> None:
+        """Tell of a function that has become megamorphic, once."""
+        if profile.megamorphic and dispatcher.take_megamorphic_news():
+            self.listeners.emit(
+                lambda: events.Megamorphic(
+                    function=dispatcher.label,
+                    compile_count=profile.compile_count,
+                    execution_count=profile.execution_count,
+                )
+            )
+
+    def finished(self, pending: Pending, origin: Origin) -> None:
+        """Machine code is installed."""
+        dispatcher, label = pending.dispatcher, pending.dispatcher.label
+        self.counters.count(_COUNTED[origin.source], label)
+        if origin.source is Source.STORE:
+            profile = self.profiler.profile(dispatcher.identity)
+            self.counters.spend(Duration.SAVED, origin.compile_s, label)
+        else:
+            profile = self.profiler.register_compilation(dispatcher.identity, origin.compile_s)
+            self.counters.spend(Duration.COMPILE, origin.compile_s, label)
+        self.counters.spend(Duration.LOAD, origin.load_s, label)
+        if not self.listeners.hears:
+            return
+        self._tell_origin(pending, origin)
+        ticket = pending.ticket
+        event = events.CompileFinished(
+            function=label,
+            signature=dispatcher.types_label(pending.entry.key),
+            compile_count=profile.compile_count,
+            compile_time_s=0.0 if origin.source is Source.STORE else origin.compile_s,
+            cumulative_compile_time_s=profile.cumulative_compile_time_s,
+            used_persistent_cache=origin.source is Source.STORE,
+            queue_time_s=0.0 if ticket is None else ticket.queue_time_s,
+            load_time_s=origin.load_s,
+            worker=ticket.worker_pid if ticket is not None and origin.source is Source.WORKER else None,
+            artifact_bytes=origin.artifact_bytes,
+        )
+        self.listeners.emit(lambda: event)
+
+    def _tell_origin(self, pending: Pending, origin: Origin) -> None:
+        function, signature = pending.dispatcher.label, pending.dispatcher.types_label(pending.entry.key)
+        reason, key = origin.refusal, pending.key
+        if origin.source is Source.LOCAL:
+            if reason is not None:
+                event: events.Event = events.CompiledLocally(
+                    function=function, signature=signature, reason=reason, detail=origin.detail
+                )
+                self.listeners.emit(lambda: event)
+        elif key is not None:
+            loaded = events.LoadFinished(
+                function=function,
+                signature=signature,
+                key=key.hex,
+                load_time_s=origin.load_s,
+                artifact_bytes=origin.artifact_bytes,
+            )
+            self.listeners.emit(lambda: loaded)
+
+    def load_started(self, pending: Pending, key: "CompileKey") -> None:
+        """An artifact is about to be loaded."""
+        self.listeners.emit(
+            lambda: events.LoadStarted(
+                function=pending.dispatcher.label,
+                signature=pending.dispatcher.types_label(pending.entry.key),
+                key=key.hex,
+            )
+        )
+
+    def failed(self, pending: Pending, error: BaseException, what: Count | None) -> None:
+        """There is no machine code, for good; `what` names the kind of loss beside a plain failure."""
+        label = pending.dispatcher.label
+        self.counters.count(Count.FAILED if what is None else what, label)
+        self.listeners.emit(
+            lambda: events.CompileFailed(
+                function=label, signature=pending.dispatcher.types_label(pending.entry.key), error=error
+            )
+        )
+
+    def missed(self, reason: MissReason) -> None:
+        """A lookup in the store gave nothing usable."""
+        self.counters.miss(reason)
+
+    def load_failed(self, pending: Pending, reason: MissReason) -> None:
+        """An artifact was there and could not be used."""
+        self.counters.miss(reason)
+        key = pending.key
+        self.listeners.emit(
+            lambda: events.LoadFailed(
+                function=pending.dispatcher.label,
+                signature=pending.dispatcher.types_label(pending.entry.key),
+                key="" if key is None else key.hex,
+                reason=reason,
+            )
+        )
+
+    def degraded(self, reason: DegradedReason, detail: str = "", *, mild: bool = False) -> None:
+        """The farm works below its best. Raises Degraded if the settings ask for it, unless it is `mild`."""
+        self.counters.degrade(reason)
+        self.listeners.emit(lambda: events.Degraded(reason=reason, detail=detail))
+        if self._config().on_degraded is OnDegraded.RAISE and not mild:
+            raise Degraded(reason, detail)
+
+    def reset_in_child(self) -> None:
+        """In a forked child: no lock is held and nothing is in progress."""
+        self.counters.reset_in_child()
+        self.profiler.reset_in_child()
+        self.listeners.reset_in_child()

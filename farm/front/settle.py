@@ -1,0 +1,273 @@
+"""The Settler: takes a compile from its reserved entry to machine code that is installed, or to an error.
+
+    hand_over   functor -> in the store already? -> else a job for the pool; the answer comes to the pending
+    settle      answer -> load, or compile here -> install -> publish, or fail
+
+A pending is settled once, under numba's compiler lock, by whoever comes first: a thread that waits for it
+(it may hold that lock already, so nobody else could) or the installer thread. The pool's thread never
+takes the lock: it completes the pending's answer and queues it. Events go out when the lock is released.
+"""
+
+import pickle
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+from farm.config import Config
+from farm.errors import (
+    CompileFailed,
+    Degraded,
+    FarmClosed,
+    JobLost,
+    NotShippable,
+    OutOfMemory,
+    TimedOut,
+    WorkerDied,
+)
+from farm.front.pending import LiteralsWanted, Origin, Pending, Source
+from farm.front.record import Record
+from farm.front.supply import Supply
+from farm.job import messages as wire
+from farm.job.functor import CompileFunctor, make_functor
+from farm.observe.stats import Count
+from farm.pool.task import Order
+from farm.port import failure
+from farm.port.compile import Parts, compile_signature
+from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
+from farm.port.load import LoadRefused, load
+from farm.reasons import DegradedReason, RefusalReason
+from farm.store.artifact import Miss, Stored, decode
+
+_COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
+
+
+class Settler:
+    """Hands compiles over and settles them, for one farm.
+
+    Parameters
+    ----------
+    config
+        Gives the settings as they are now.
+    on_settled
+        Told of every pending that has been settled, outside all locks.
+    """
+
+    def __init__(self, config: Callable[[], Config], record: Record, on_settled: Callable[[Pending], None]) -> None:
+        self._config = config
+        self._record = record
+        self._on_settled = on_settled
+        self.supply: Final = Supply(record)
+        self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        # Guards _installer and _closed. Nothing that blocks is done with it held.
+        self._lock = threading.Lock()
+        self._installer: threading.Thread | None = None
+        self._closed = False
+
+    # -- handing over ----------------------------------------------------------------------------------
+
+    def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
+        """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
+        try:
+            found = self.supply.look_up(self._config(), self._functor(dispatcher, arguments, None).key)
+        except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
+            return None
+        return found if isinstance(found, Stored) else None
+
+    def take_stored(self, pending: Pending, found: Stored) -> None:
+        """The pending's answer is in the store."""
+        pending.key, pending.stored = found.key, found
+        pending.answer.set_result(wire.Built(found.key, wire.Origin.STORE, 0.0, found.size_bytes))
+        self._deliver(pending)
+
+    def hand_over(self, pending: Pending, *, waited: bool) -> None:
+        """Get an answer for the pending: from the store at once, or from a worker later. Never raises, never blocks.
+
+        Whatever goes wrong here is an answer too: otherwise the entry would look in progress for ever.
+        """
+        try:
+            functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
+            pending.key = functor.key
+            found = self.supply.look_up(self._config(), functor.key)
+            if isinstance(found, Stored):
+                return self.take_stored(pending, found)
+            self._submit(pending, functor, waited=waited)
+        except NotShippable as refusal:
+            pending.answer.set_result(wire.Rejected(refusal.reason, refusal.detail))
+        except Degraded as error:  # only with on_degraded="raise": the entry's error, so that its callers see it
+            pending.answer.set_exception(error)
+        except Exception as error:  # user objects take part in capturing: whatever they raise, the front compiles
+            detail = f"{type(error).__name__}: {error}"
+            pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, detail))
+        self._deliver(pending)
+
+    def _deliver(self, pending: Pending) -> None:
+        self._run_installer()
+        pending.when_answered(self._arrived.put)
+
+    @staticmethod
+    def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
+        if dispatcher.targetoptions.get("forceobj"):
+            raise NotShippable(RefusalReason.OBJECT_MODE, dispatcher.label)
+        return make_functor(dispatcher, arguments, return_type)
+
+    def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
+        config = self._config()
+        store = self.supply.store(config)
+        order = Order(functor, None if store is None else store.root, config.readonly)
+        job = wire.Job(functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
+        pending.ticket = self.supply.pool(config).submit(job, waited=waited, batch=pending.batch)
+        pending.ticket.future.add_done_callback(lambda done: pending.answer.set_result(done.result()))
+
+    # -- settling --------------------------------------------------------------------------------------
+
+    def settle_if_free(self, pending: Pending) -> None:
+        """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
+        if pending.answer.done():
+            with compiler_lock_if_free() as free:
+                if free:
+                    self.settle(pending)
+
+    def settle(self, pending: Pending) -> None:
+        """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
+        if pending.stored is not None and not pending.settled:
+            self._record.load_started(pending, pending.stored.key)
+        outcome: Origin | BaseException | None = None
+        with compiler_lock:
+            if pending.settled:
+                return
+            pending.settled = True
+            pending.dispatcher.drop_shortcuts(pending.entry.key)
+            try:
+                result, outcome = self._obtain(pending, pending.answer.result())
+                result = pending.dispatcher.install(pending.entry.key, result)
+                pending.entry.note_origin(outcome)
+                pending.entry.publish(pending.flight, result)
+            except Exception as error:
+                outcome = error
+                pending.entry.fail(pending.flight, error)
+            finally:
+                if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
+                    pending.entry.recompile()
+                    self._on_settled(pending)
+        self._tell(pending, outcome)
+        self._on_settled(pending)
+
+    def _tell(self, pending: Pending, outcome: Origin | BaseException) -> None:
+        if isinstance(outcome, Origin):
+            self._record.finished(pending, outcome)
+        elif not isinstance(outcome, (LiteralsWanted, FarmClosed)):
+            self._record.failed(pending, outcome, _COUNTED.get(type(outcome)))
+
+    def _obtain(self, pending: Pending, answer: wire.FinalAnswer) -> tuple[Any, Origin]:
+        match answer:
+            case wire.Built():
+                return self._load(pending, answer)
+            case wire.Rejected(reason, detail):
+                self._record.counters.count(Count.REJECTED, pending.dispatcher.label)
+                return self._compile_pending(pending, reason, detail)
+            case wire.Cancelled(detail):
+                if self._closed:
+                    raise FarmClosed()
+                self._record.degraded(DegradedReason.POOL_UNAVAILABLE, detail)
+                return self._compile_pending(pending, RefusalReason.NO_POOL, detail)
+            case wire.Failed(kind, text, error, literals, issued):
+                _reissue(issued)
+                if literals is not None and not are_literal(pending.entry.key, literals):
+                    raise LiteralsWanted(literals)
+                raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
+            case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
+                raise _loss(pending.label, answer)
+
+    def _compile_pending(self, pending: Pending, reason: RefusalReason, detail: str) -> tuple[Any, Origin]:
+        started = time.perf_counter()
+        result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
+        seconds = time.perf_counter() - started
+        return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail)
+
+    @staticmethod
+    def compile_here(dispatcher: Any, arguments: Any, return_type: Any | None, flags: Any | None) -> Any:
+        """Compile in this process, in this thread. numba's own errors pass through."""
+        try:
+            result, _ = compile_signature(dispatcher, arguments, return_type, flags)
+        except Exception as error:
+            positions = failure.literal_positions(error)
+            if positions is None or are_literal(arguments, positions):
+                raise
+            raise LiteralsWanted(positions) from None
+        return result
+
+    def _load(self, pending: Pending, built: wire.Built) -> tuple[Any, Origin]:
+        _reissue(built.warnings)
+        for reason, detail in built.degraded:
+            self._record.degraded(reason, detail)
+        stored = pending.stored or self._fetch(built)
+        if not isinstance(stored, Stored):
+            detail = "the artifact has vanished from the store" if stored is None else stored.detail
+            return self._compile_pending(pending, RefusalReason.LOAD_FAILED, detail)
+        started = time.perf_counter()
+        try:
+            parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
+            result = load(parts, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
+        except LoadRefused as refusal:
+            self._record.load_failed(pending, refusal.reason)
+            return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
+        load_s = time.perf_counter() - started
+        compiled = built.origin is wire.Origin.COMPILED
+        seconds = stored.meta.get("compile_s")
+        return result, Origin(
+            source=Source.WORKER if compiled else Source.STORE,
+            compile_s=seconds if isinstance(seconds, float) else built.compile_s,
+            load_s=load_s,
+            artifact_bytes=stored.size_bytes,
+        )
+
+    def _fetch(self, built: wire.Built) -> Stored | Miss | None:
+        if built.inline is not None:
+            return decode(built.inline, built.key)
+        return self.supply.look_up(self._config(), built.key)
+
+    # -- the installer thread --------------------------------------------------------------------------
+
+    def _run_installer(self) -> None:
+        with self._lock:
+            if self._installer is None and not self._closed:
+                self._installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
+                self._installer.start()
+
+    def _install_arrivals(self) -> None:
+        while (pending := self._arrived.get()) is not None:
+            self.settle(pending)
+
+    def close(self, grace_s: float) -> None:
+        """Stop intake, end the pool and the installer."""
+        with self._lock:
+            self._closed = True
+            installer = self._installer
+        self.supply.close(grace_s)
+        self._arrived.put(None)
+        if installer is not None and installer is not threading.current_thread():
+            installer.join(grace_s)
+
+
+def _loss(label: str, answer: wire.Died | wire.TimedOut | wire.OutOfMemory) -> JobLost:
+    match answer:
+        case wire.Died(exit_code, signal, last_lines):
+            return WorkerDied(label, exit_code, signal, last_lines)
+        case wire.TimedOut(limit_s):
+            return TimedOut(label, limit_s)
+        case wire.OutOfMemory(limit_bytes, used_bytes):
+            return OutOfMemory(label, limit_bytes, used_bytes)
+
+
+def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:
+    for one in issued:
+        warnings.warn_explicit(one.text, one.category, one.filename, one.line)
+
+
+def _whole(bitcode: bytes | Miss) -> bytes:
+    if isinstance(bitcode, Miss):
+        raise LoadRefused(bitcode.reason, bitcode.detail)
+    return bitcode

@@ -1,0 +1,124 @@
+"""Supply: what a farm starts or opens on first need, its pool of workers and its store on disk."""
+
+import os
+import sys
+import threading
+import warnings
+from typing import Final
+
+from farm.config import Config, worker_environment
+from farm.errors import NotShippable, StoreRefused
+from farm.front.record import Record
+from farm.job.key import CompileKey
+from farm.pool.pool import Pool
+from farm.pool.size import workers_allowed
+from farm.pool.task import NAME as TASK
+from farm.reasons import DegradedReason, RefusalReason
+from farm.store.artifact import Miss, Stored
+from farm.store.disk import DiskStore
+
+PRELOAD: Final = "farm.port.warm:warm"
+POOL_SETTINGS: Final = frozenset(
+    {"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method", "enabled"}
+)
+"""Settings that a running pool keeps."""
+
+
+class Supply:
+    """The pool and the store of one farm, for as long as its settings stay as they are."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        # Guards _pool, _store, _store_opened and _closed. Nothing that blocks is done with it held.
+        self._lock = threading.Lock()
+        self._pool: Pool | None = None
+        self._store: DiskStore | None = None
+        self._store_opened = False
+        self._closed = False
+        self._allowed: int | None = None
+
+    def __repr__(self) -> str:
+        return "no pool yet" if self._pool is None else repr(self._pool)
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether the pool was started, so that settings in POOL_SETTINGS come too late."""
+        return self._pool is not None
+
+    def workers_max(self, config: Config) -> int:
+        """How many workers there may be: the setting, or what the machine allows."""
+        if config.workers is not None:
+            return config.workers
+        if self._allowed is None:
+            self._allowed, _ = workers_allowed()
+        return self._allowed
+
+    def store(self, config: Config) -> DiskStore | None:
+        """The store, or None if its directory is refused: counted, and warned of once."""
+        problem: Exception | None = None
+        with self._lock:
+            if not self._store_opened:
+                self._store_opened = True
+                try:
+                    self._store = DiskStore(
+                        config.cache_dir,
+                        lower=config.lower_cache_dirs,
+                        size_max_bytes=config.cache_size_max_bytes,
+                        readonly=config.readonly,
+                        group=config.shared_group,
+                    )
+                except (StoreRefused, OSError) as refusal:
+                    problem = refusal
+        if problem is not None:
+            warnings.warn(str(problem), stacklevel=2)
+            self._record.degraded(DegradedReason.STORE_REFUSED, str(problem))
+        return self._store
+
+    def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
+        """The artifact in the store, a miss that is counted, or None if there is no store."""
+        store = self.store(config)
+        if store is None:
+            return None
+        found = store.get(key)
+        if isinstance(found, Miss):
+            self._record.missed(found.reason)
+        return found
+
+    def forget_store(self) -> None:
+        """Open it anew on the next need, with the settings of that time."""
+        with self._lock:
+            self._store, self._store_opened = None, False
+
+    def pool(self, config: Config) -> Pool:
+        """The pool. Raises NotShippable(NO_POOL) once the supply is closed."""
+        number = self.workers_max(config)
+        with self._lock:
+            if self._closed:
+                raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
+            if self._pool is None:
+                self._pool = Pool(
+                    workers_max=number,
+                    task=TASK,
+                    preload=PRELOAD,
+                    paths=_worker_paths(),
+                    memory_max_bytes=config.worker_memory_limit_bytes(),
+                    jobs_max=config.worker_jobs_max,
+                    nice=config.nice,
+                    environment=worker_environment(),
+                )
+            return self._pool
+
+    def close(self, grace_s: float) -> None:
+        """End the pool: queued jobs are cancelled, running ones have `grace_s` seconds to publish."""
+        with self._lock:
+            self._closed = True
+            pool = self._pool
+        if pool is not None:
+            pool.close(grace_s)
+
+
+def _worker_paths() -> tuple[str, ...]:
+    """`sys.path` with what is installed first: a user's typing.py beside the script must not end the foreman."""
+    installed = tuple({os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)})
+    paths = [os.path.abspath(path) for path in sys.path]
+    return tuple(sorted(paths, key=lambda path: not os.path.realpath(path).startswith(installed)))
