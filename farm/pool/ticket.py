@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from farm.job.messages import FinalAnswer, Job
-from farm.pool.schedule import Called, Waited
+from farm.pool.instructions import Called, Waited
 
 
 class PoolEventKind(Enum):
@@ -28,6 +28,8 @@ class PoolEvent:
     kind: PoolEventKind
     subject: str
     detail: str = ""
+    worker_pid: int | None = None
+    """The worker that this is about, where there is one."""
 
 
 class Ticket:
@@ -38,6 +40,10 @@ class Ticket:
         self.job = job
         self.future: Future[FinalAnswer] = Future()
         self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
+        self.sent_at: float | None = None
+        """When the last attempt was sent to a worker, in time.monotonic seconds."""
+        self.worker_pid: int | None = None
+        """That worker. Both are written by the pool's thread before the future is done."""
         self._post = post
 
     def note_wait(self) -> None:

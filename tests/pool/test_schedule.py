@@ -4,8 +4,10 @@ import pytest
 
 from farm.job.key import CompileKey
 from farm.job.messages import Built, Busy, Cancelled, Died, Origin, OutOfMemory, Rejected, TimedOut, WorkerAnswer
-from farm.pool import schedule as on
-from farm.pool.schedule import FinishJob, ForkWorker, Instruction, KillWorker, Schedule, SendJob, StartForeman
+from farm.pool import instructions as on
+from farm.pool import schedule as rules
+from farm.pool.instructions import FinishJob, ForkWorker, Instruction, KillWorker, SendJob, StartForeman
+from farm.pool.schedule import Schedule
 from farm.reasons import RefusalReason
 
 KEY = CompileKey("0" * 64)
@@ -104,16 +106,16 @@ def test_deaths_by_us_and_by_the_foreman_do_not_count() -> None:
 
 def test_a_foreman_lost_again_and_again_cancels() -> None:
     schedule = running()
-    for _ in range(on.STARTS_FAILED_MAX - 1):
+    for _ in range(rules.STARTS_FAILED_MAX - 1):
         assert schedule.handle(on.ForemanLost("gone")) != []
     assert schedule.handle(on.ForemanLost("gone")) == [FinishJob(1, Cancelled("gone"))]
-    assert submit(schedule, 2) == [StartForeman(on.STARTS_FAILED_MAX)]
+    assert submit(schedule, 2) == [StartForeman(rules.STARTS_FAILED_MAX)]
 
 
 def test_workers_that_never_start_cancel() -> None:
     schedule = up()
     submit(schedule, 1)
-    out = [died(schedule, worker) for worker in range(1, on.FORKS_FAILED_MAX + 1)]
+    out = [died(schedule, worker) for worker in range(1, rules.FORKS_FAILED_MAX + 1)]
     assert [type(i) for i in out[-1]] == [FinishJob]
 
 
