@@ -21,6 +21,7 @@ from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import Schedule
 from farm.pool.ticket import PoolEvent, Ticket
+from farm.port import forking as forking  # registers what makes a fork safe: the pool's threads take those locks
 
 STEP_S: Final = 0.01
 """How often a closing pool looks whether its running jobs are done."""
