@@ -19,7 +19,7 @@ from farm.job.messages import Cancelled, Job
 from farm.pool import instructions as on
 from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
-from farm.pool.schedule import Schedule
+from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
 from farm.pool.ticket import PoolEvent, Ticket
 from farm.port import forking as forking  # registers what makes a fork safe: the pool's threads take those locks
 
@@ -44,6 +44,8 @@ class Pool:
         The pool's patience; None for the defaults.
     exit_grace_s
         How long running jobs may go on when the interpreter exits before anybody has closed the pool.
+    jobs_max, growth_max_bytes
+        A worker is replaced after so many jobs, or once it has grown so much since its first.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class Pool:
         on_event: Callable[[PoolEvent], None] | None = None,
         times: Times | None = None,
         exit_grace_s: float = 2.0,
+        growth_max_bytes: int = GROWTH_MAX_BYTES,
     ) -> None:
-        self._schedule: Final = Schedule(workers_max=workers_max, nice=nice, jobs_max=jobs_max)
+        self._schedule: Final = Schedule(
+            workers_max=workers_max, nice=nice, jobs_max=jobs_max, growth_max_bytes=growth_max_bytes
+        )
         self._setup: Final = Setup(task, preload, paths, environment)
         self._times: Final = times or Times()
         self._memory_max_bytes, self._listener, self._exit_grace_s = memory_max_bytes, on_event, exit_grace_s
