@@ -20,7 +20,6 @@ from fake_tasks import KEY
 from farm.job.messages import Built, Cancelled, Died, FinalAnswer, Job, OutOfMemory, Rejected, TimedOut
 from farm.pool.loop import Times
 from farm.pool.pool import Pool
-from farm.pool.size import workers_allowed
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
 from farm.reasons import RefusalReason
 
@@ -346,12 +345,6 @@ def test_a_users_typing_module_does_not_break_the_foreman(tmp_path: Path, monkey
         assert text(send(pool, "echo:")) == "echo:"
     finally:
         pool.close(0)
-
-
-def test_the_number_of_workers_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text("100000 100000")
-    number, why = workers_allowed(tmp_path)
-    assert number == 1 and "quota 1" in why
 
 
 def test_a_key_mismatch_is_passed_on_after_a_fresh_worker(pool: Pool) -> None:
