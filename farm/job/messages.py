@@ -6,8 +6,8 @@ codec here; bytes that come from disk are never unpickled before their digest is
 
     front  -> worker    Compile
     worker -> front     Built | Failed | Rejected | Busy
-    front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal
-    foreman -> front    ForemanReady, Forked, Exited
+    front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal, Ping
+    foreman -> front    ForemanReady, Forked, Exited, Pong
 
 A job ends in exactly one final answer: Built, Failed, Rejected, Died, TimedOut, OutOfMemory or
 Cancelled. The last four are made by the front about a worker; they never cross a pipe. Busy is not
@@ -199,7 +199,17 @@ class Exited:
     signal: int | None
 
 
-Message = Compile | Answer | Fork | Signal | ForemanReady | Forked | Exited
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Is the foreman there? A stopped one keeps its socket open and answers nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """It is."""
+
+
+Message = Compile | Answer | Fork | Signal | ForemanReady | Forked | Exited | Ping | Pong
 
 
 def encode(message: Message) -> bytes:
