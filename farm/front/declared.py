@@ -42,8 +42,10 @@ class Declared:
         return choose_declared(self._dispatcher, self.signatures, arguments)
 
     def fallback(self, arguments: Types) -> Callable[..., Any]:
-        """What runs the fallback for a call that was given these declared types: on the numbers they convert to, and with
-        a number as the declared return type has it."""
+        """What runs the fallback for a call that was given these declared types.
+
+        It runs on the numbers that the arguments convert to, and gives a number as the declared return type has it.
+        """
         return partial(self._run_body, arguments)
 
     def _run_body(self, arguments: Types, *folded: Any) -> Any:

@@ -46,6 +46,9 @@ _NAMED_IF_INSTALLED = (
 _state = threading.local()
 """`pending` while this thread restores: the dispatchers to initialise once all functions are complete."""
 
+_alive: list[Any] = []
+"""The dispatchers of the last restore: a dispatcher that is an argument is held weakly by its type."""
+
 
 def dump(
     function: object, modules: Mapping[str, Mapping[str, object]] | None = None, imports: Sequence[str] = ()
@@ -94,6 +97,7 @@ def restore(data: bytes) -> Any:
             sys.modules.setdefault(name, _make_stub(name))
         for shell, arguments in _state.pending:
             shell.__init__(*arguments)
+        _alive[:] = [shell for shell, _ in _state.pending]
     except Exception as error:  # imports run the user's code
         raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
     finally:
