@@ -189,7 +189,7 @@ class _Walk:
             members = value.__members__.items()
             content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
         elif hasattr(value, "_fields"):
-            content = (self.node(tuple(value._fields), path),)
+            content = (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
         return ("class", value.__module__, value.__qualname__, bases, content)
 
     def _module(self, module: types.ModuleType, path: str) -> Node:

@@ -19,6 +19,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
+from farm.port import standin
 from farm.port.compile import Parts
 from farm.port.target import missing_features
 from farm.reasons import MissReason
@@ -98,6 +99,7 @@ def load(
 
 def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]) -> CompileResult:
     context = registry.cpu_target.target_context
+    standin.pin(parts.meta["classes"])
     state = serialize.loads(parts.environment)
     for initialise in state["reload_init"]:
         initialise()
