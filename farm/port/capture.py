@@ -33,7 +33,7 @@ from numba.core.extending import _Intrinsic
 from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
-from farm.port import describe, standin
+from farm.port import describe, places, standin
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -86,6 +86,7 @@ def restore(data: bytes) -> Any:
     outer = getattr(_state, "pending", None)
     _state.pending = []
     standin.begin_job()
+    places.begin_job()
     try:
         imports, body, homes = pickle.loads(data)
         for name in [name for name, module in list(sys.modules.items()) if _is_stub(module)]:
@@ -157,6 +158,7 @@ class _Pickler(cloudpickle.CloudPickler):
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
         held = function.__globals__
+        places.remember(function.__code__)
         if isinstance(function.__module__, str):
             self.homes.add(function.__module__)
         base = self.globals_ref.setdefault(id(held), {"__name__": held.get("__name__")})
@@ -182,7 +184,7 @@ class _Pickler(cloudpickle.CloudPickler):
             state,
             None,
             None,
-            parts_of_cloudpickle._function_setstate,
+            _fill_function,
         )
 
 
@@ -268,6 +270,11 @@ def _make_stub(name: str) -> types.ModuleType:
 
 def _fill_stub(stub: types.ModuleType, held: dict[str, object]) -> None:
     vars(stub).update(held)
+
+
+def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    parts_of_cloudpickle._function_setstate(function, state)
+    places.index(function.__code__)
 
 
 def _make_shell() -> Any:
