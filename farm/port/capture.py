@@ -131,6 +131,8 @@ class _Pickler(cloudpickle.CloudPickler):
             return _reduce_dispatcher(obj)
         if isinstance(obj, types.FunctionType):
             return self._reduce_function(obj)
+        if isinstance(obj, types.CodeType):  # cloudpickle forgets the file, which errors and debug information name
+            return _make_code, (*parts_of_cloudpickle._code_reduce(obj), obj.co_filename)
         if type(obj) is numpy.ndarray and not obj.flags.writeable:
             return _read_only, (obj.copy(order="K"),)
         return super().reducer_override(obj)
@@ -270,6 +272,11 @@ def _make_stub(name: str) -> types.ModuleType:
 
 def _fill_stub(stub: types.ModuleType, held: dict[str, object]) -> None:
     vars(stub).update(held)
+
+
+def _make_code(make: Any, arguments: tuple[Any, ...], file: str) -> types.CodeType:
+    code: types.CodeType = make(*arguments)
+    return code.replace(co_filename=file)
 
 
 def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from numba import njit
 
 from farm.errors import NotShippable
+from farm.port import describe
 from farm.port.capture import dump, restore
 from farm.reasons import RefusalReason
 
@@ -136,3 +137,11 @@ def test_only_named_globals_travel() -> None:
     data = dump(njit(space["f"]))
     assert len(data) < 10_000
     assert restore(data)() == 1
+
+
+def test_the_file_and_the_lines_of_a_function_travel() -> None:
+    space: dict[str, Any] = {"__name__": "m"}
+    exec(compile("\n\ndef f():\n    return [i for i in (lambda: 3)()]\n", "somewhere/user.py", "exec"), space)
+    code, sent = restore(dump(space["f"])).__code__, space["f"].__code__
+    for one, other in zip(describe.nested_code(code), describe.nested_code(sent), strict=True):
+        assert (one.co_filename, list(one.co_lines())) == ("somewhere/user.py", list(other.co_lines()))
