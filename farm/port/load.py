@@ -19,9 +19,14 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
+from farm.port import standin
 from farm.port.compile import Parts
 from farm.port.target import missing_features
 from farm.reasons import MissReason
+
+# Symbols that have an address in this process. Only what is there is remembered: neither LLVM nor the dynamic linker
+# takes back what numba, CPython or the C library brought. Guarded by numba's compiler lock.
+_addressed: set[str] = set()
 
 
 class LoadRefused(Exception):
@@ -42,6 +47,18 @@ class LoadedLibrary(JITCodeLibrary):
         self._code = code
         self.enable_object_caching()
         self._set_compiled_object(code)
+
+    # numba scans the module at these three points, and this one is empty: the object code holds everything, and
+    # what the scans look for (dynamic globals, undefined and unresolved symbols) was refused where it was made.
+
+    def _finalize_dynamic_globals(self) -> None:
+        pass
+
+    def _verify_declare_only_symbols(self) -> None:
+        pass
+
+    def _finalize_specific(self) -> None:
+        self._codegen._engine.finalize_object()
 
     def _get_module_for_linking(self) -> Any:
         if self._shared_module is None:
@@ -82,6 +99,7 @@ def load(
 
 def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]) -> CompileResult:
     context = registry.cpu_target.target_context
+    standin.pin(parts.meta["classes"])
     state = serialize.loads(parts.environment)
     for initialise in state["reload_init"]:
         initialise()
@@ -139,7 +157,10 @@ def _require_symbols(context: Any, names: list[str]) -> None:
 
 
 def _missing(names: list[str]) -> list[str]:
-    return [name for name in names if llvm.address_of_symbol(name) is None]
+    unknown = [name for name in names if name not in _addressed]
+    missing = [name for name in unknown if llvm.address_of_symbol(name) is None]
+    _addressed.update(set(unknown).difference(missing))
+    return missing
 
 
 def _bind(parts: tuple[str | None, list[Any], str], own_globals: dict[str, Any] | None) -> Environment:
