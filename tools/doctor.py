@@ -55,6 +55,7 @@ def doctor(cache_dir: str | None) -> None:
     if not problems:
         click.echo("Everything works.")
         return
+    click.echo(f"{count_text(len(problems), 'problem')}:")
     for problem in problems:
         print_row(problem.where, problem.text, style="bold red")
         print_row("", f"-> {problem.remedy}")

@@ -14,10 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from farm.errors import FarmError, UnknownSettingWarning
+from farm.errors import UnknownSettingWarning
 from farm.front.farm import Farm
 from farm.jit import njit
-from farm.observe.stats import Stats
 from farm.store.lock import LockOutcome, key_lock
 
 COMPILE_S: Final = 60.0
@@ -37,6 +36,10 @@ TRIAL_SETTINGS: Final = {
     "signing_key_file": None,
 }
 """Whatever the environment says, the trial compiles in a worker and stores into its own directory."""
+NO_WORKER_REMEDY: Final = (
+    "functions compile in the calling process instead: "
+    "see the limits on processes and memory (ulimit -a), and which packages extend numba"
+)
 DIRECTORY_PREFIX: Final = ".farm-doctor-"
 
 # filelock alone, and not our own lock: that would import numba, for a second.
@@ -109,24 +112,20 @@ def try_compile(directory: Path, workers: int | None) -> str:
             started = time.perf_counter()
             try:
                 function(count)
-                if not function.wait(COMPILE_S):
-                    raise TrialFailed(f"no worker answered within {COMPILE_S:g} s", "calls run in Python meanwhile")
+                answered = function.wait(COMPILE_S)
                 seconds = time.perf_counter() - started
                 compiled = function(count)
-            except FarmError as error:
-                raise TrialFailed(str(error), "calls run in Python: see what ends processes here") from None
+            except Exception as error:  # the farm's own, or numba's
+                problem = f"{type(error).__name__}: {error}"
+                raise TrialFailed(problem, "calls run in Python: see what keeps compiling from its end") from None
+            if not answered:
+                raise TrialFailed(f"no worker answered within {COMPILE_S:g} s", "calls run in Python meanwhile")
             stats = farm.stats()
     if stats.compiled != 1:
         reasons = [*stats.degraded, *(entry.snapshot().reason for entry in function.table.entries())]
         said = [reason.value for reason in reasons if reason is not None] + [str(one.message) for one in caught]
-        raise TrialFailed("no worker compiled it: " + "; ".join(said), _remedy(stats))
+        raise TrialFailed("no worker compiled it: " + "; ".join(said), NO_WORKER_REMEDY)
     # The order of additions is the same, and without fastmath so is every rounding.
     if compiled != in_python:
         raise TrialFailed(f"the machine code says {compiled!r}, Python {in_python!r}", "do not use the farm here")
     return f"compiled, loaded, same result as Python: {seconds:.1f} s, of which {stats.compile_s:.2f} s compiling"
-
-
-def _remedy(stats: Stats) -> str:
-    if stats.rejected:
-        return "every function compiles in the calling process: do without what is named"
-    return "every function compiles in the calling process: see limits on processes and memory (ulimit -a)"
