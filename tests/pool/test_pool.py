@@ -96,10 +96,12 @@ def test_a_large_payload_goes_through(pool: Pool) -> None:
     assert len(text(send(pool, "echo:" + "x" * 5_000_000))) == 5_000_005
 
 
+@pytest.mark.concurrency
 def test_a_crash_is_retried_once_on_another_worker(pool: Pool, tmp_path: Path) -> None:
     assert text(send(pool, f"once:{tmp_path / 'mark'}")) == "second"
 
 
+@pytest.mark.concurrency
 def test_two_deaths_condemn_and_others_are_undisturbed(pool: Pool) -> None:
     bad, good = send(pool, "exit:7"), [send(pool, f"echo:{i}") for i in range(10)]
     assert result(bad) == Died(7, None, "last words")
@@ -136,10 +138,12 @@ def test_an_exception_of_the_task_is_a_rejection(pool: Pool) -> None:
     assert result(send(pool, "raise:oops")) == Rejected(RefusalReason.RESTORE_FAILED, "ValueError: oops")
 
 
+@pytest.mark.concurrency
 def test_busy_goes_back_to_the_queue(pool: Pool, tmp_path: Path) -> None:
     assert text(send(pool, f"busy:{tmp_path / 'mark'}")).startswith("busy")
 
 
+@pytest.mark.concurrency
 def test_a_foreman_killed_is_restarted_and_its_jobs_finish(pool: Pool, tmp_path: Path) -> None:
     foreman = int(text(send(pool, "ppid:")))
     os.mkfifo(gate := tmp_path / "gate")
@@ -275,6 +279,7 @@ def test_a_foreman_that_cannot_start_cancels_with_its_output() -> None:
         pool.close(0)
 
 
+@pytest.mark.concurrency
 def test_result_after_close_is_dropped(pool: Pool) -> None:
     ticket = send(pool, "loop:")
     eventually(lambda: " 1 busy" in repr(pool))
@@ -285,6 +290,7 @@ def test_result_after_close_is_dropped(pool: Pool) -> None:
     assert repr(pool) == "<Pool [closed]>"
 
 
+@pytest.mark.concurrency
 def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
     text(send(pool, "echo:"))
     if (child := os.fork()) == 0:
@@ -297,6 +303,7 @@ def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
     assert text(send(pool, "echo:after")) == "echo:after"
 
 
+@pytest.mark.concurrency
 def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
     seen: list[PoolEventKind] = []
 
@@ -315,6 +322,7 @@ def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
         pool.close(0)
 
 
+@pytest.mark.concurrency
 @pytest.mark.parametrize("what", ["loop:", "stop:"])
 def test_a_killed_front_leaves_no_process(what: str) -> None:
     code = textwrap.dedent(f"""
