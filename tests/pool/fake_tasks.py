@@ -1,6 +1,7 @@
 """Tasks that a worker can be given in tests: the payload is `what:argument`."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -47,6 +48,8 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
                 sock.shutdown(socket.SHUT_WR)  # the reader's side stays: the worker does not see an end
         signal.pause()
+    elif what == "gil":
+        ctypes.PyDLL(None).sleep(int(argument))  # PyDLL: the call holds the GIL, no other thread runs
     elif what == "loop":
         while True:
             pass

@@ -323,7 +323,7 @@ def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
 
 
 @pytest.mark.concurrency
-@pytest.mark.parametrize("what", ["loop:", "stop:"])
+@pytest.mark.parametrize("what", ["loop:", "stop:", "gil:30"])
 def test_a_killed_front_leaves_no_process(what: str) -> None:
     code = textwrap.dedent(f"""
         import sys; sys.path[:] = {list(PATHS)!r}
@@ -342,7 +342,7 @@ def test_a_killed_front_leaves_no_process(what: str) -> None:
         tree = [child.pid for child in psutil.Process(front.pid).children(recursive=True)]
         assert len(tree) >= 3
         front.kill()
-    eventually(lambda: not any(map(alive, tree)))
+    eventually(lambda: not any(map(alive, tree)), 1.0)
 
 
 def test_a_users_typing_module_does_not_break_the_foreman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
