@@ -2,7 +2,7 @@
 
 - The user's functions travel by value with only the globals they name, without annotations.
 - Dispatchers, subclasses included, travel as (function, locals, options, pipeline class by name) and
-  come back as ordinary CPUDispatchers: nothing compiles at restore, and `cache=True` is gone.
+  come back as LibraryDispatchers: nothing compiles at restore, and `cache=True` is gone.
 - The user's modules come back as stubs that hold only the attributes the walk reached.
 - Installed modules travel by name, as do their functions, classes and dispatchers.
 - Classes of the user, stencils, cfuncs and jitclasses are found by name, checked to be the identical
@@ -28,10 +28,10 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
-from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
 from farm.port import describe
+from farm.port.library import LibraryDispatcher
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -98,7 +98,7 @@ def restore(data: bytes) -> Any:
         raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
     finally:
         _state.pending = outer
-    if isinstance(function, Dispatcher):
+    if isinstance(function, Dispatcher) and not isinstance(function, LibraryDispatcher):
         function._cache = NullCache()
     return function
 
@@ -249,7 +249,7 @@ def _fill_stub(stub: types.ModuleType, held: dict[str, object]) -> None:
 
 
 def _make_shell() -> Any:
-    return CPUDispatcher.__new__(CPUDispatcher)
+    return LibraryDispatcher.__new__(LibraryDispatcher)
 
 
 def _fill_shell(shell: Any, state: tuple[Any, dict[str, Any], dict[str, Any], str]) -> None:
