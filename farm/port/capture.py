@@ -2,7 +2,7 @@
 
 - The user's functions travel by value with only the globals they name, without annotations.
 - Dispatchers, subclasses included, travel as (function, locals, options, pipeline class by name) and
-  come back as ordinary CPUDispatchers: nothing compiles at restore, and `cache=True` is gone.
+  come back as LibraryDispatchers: nothing compiles at restore, and `cache=True` is gone.
 - The user's modules come back as stubs that hold only the attributes the walk reached.
 - Installed modules travel by name, as do their functions, classes and dispatchers.
 - Enums, named tuples and exceptions of the user travel as stand-ins (`farm.port.standin`), if the front finds
@@ -30,10 +30,10 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
-from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
 from farm.port import describe, places, standin
+from farm.port.library import LibraryDispatcher
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -106,7 +106,7 @@ def restore(data: bytes) -> Any:
         raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
     finally:
         _state.pending = outer
-    if isinstance(function, Dispatcher):
+    if isinstance(function, Dispatcher) and not isinstance(function, LibraryDispatcher):
         function._cache = NullCache()
     return function
 
@@ -289,7 +289,7 @@ def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], di
 
 
 def _make_shell() -> Any:
-    return CPUDispatcher.__new__(CPUDispatcher)
+    return LibraryDispatcher.__new__(LibraryDispatcher)
 
 
 def _fill_shell(shell: Any, state: tuple[Any, dict[str, Any], dict[str, Any], str]) -> None:
