@@ -1,25 +1,50 @@
+# Every target installs what it needs, so that each works as the only command on a fresh machine.
+
 PYTHON ?= python3
+ROUNDS ?= 50
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+CODE := farm tests tools
 
-.PHONY: setup test check clean
+# A stamp is newer than pyproject.toml once everything that it asks for is installed.
+DEV := $(VENV)/.installed
+DEMO := $(VENV)/.installed-demo
 
-setup: $(STAMP)
+.PHONY: setup test check bench stress demo clean
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	touch $(STAMP)
+setup: $(DEV)
 
-test: setup
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+$(DEMO): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[demo]'
+	touch $@
+
+test: $(DEV)
 	$(BIN)/python -m pytest
 
-check: setup
-	$(BIN)/ruff format --check farm tests
-	$(BIN)/ruff check farm tests
-	$(BIN)/mypy
+check: $(DEV)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/python tests/check_types.py
 	$(BIN)/python -m pytest tests/test_architecture.py
+
+# What the farm is measured against, side by side: each bench prints its own figures.
+bench: $(DEV)
+	$(BIN)/python tests/bench/run.py
+
+# The tests of what happens at once, again and again beside busy processes: make stress ROUNDS=10
+stress: $(DEV)
+	$(BIN)/python tests/bench/stress.py --rounds $(ROUNDS)
+
+demo: $(DEMO)
+	$(BIN)/python tools/demo.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -237,6 +237,48 @@ def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
     return min(limits, default=None)
 
 
+# What the launchers of parallel jobs tell each of a node's processes about how many they are.
+SIBLING_VARIABLES: Final = (
+    ("PYTEST_XDIST_WORKER_COUNT", "pytest-xdist"),
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", "Open MPI"),
+    ("MPI_LOCALNRANKS", "MPICH"),
+    ("MV2_COMM_WORLD_LOCAL_SIZE", "MVAPICH"),
+    ("PMI_LOCAL_SIZE", "PMI"),
+    ("PALS_LOCAL_SIZE", "PALS"),
+    ("SLURM_STEP_TASKS_PER_NODE", "Slurm"),
+)
+
+
+def siblings(environ: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """How many processes like this one share the machine, at least 1, and who says so ("" if nobody does).
+
+    Several launchers can be at work at once, as when Slurm starts an MPI program: the largest number counts.
+    What Slurm says of the whole allocation counts only where its step says nothing: a batch script, or a step
+    of one task in a large allocation, is one process.
+    """
+    known = dict(os.environ if environ is None else environ)
+    if "SLURM_STEP_ID" in known:
+        known.setdefault("SLURM_STEP_TASKS_PER_NODE", known.get("SLURM_NTASKS_PER_NODE", ""))
+    number, name = 1, ""
+    for variable, launcher in SIBLING_VARIABLES:
+        counted = _tasks_of_node(known.get(variable, ""), known.get("SLURM_NODEID", ""))
+        if counted > number:
+            number, name = counted, f"{launcher} ({variable})"
+    return number, name
+
+
+def _tasks_of_node(text: str, node: str) -> int:
+    """`4` is 4; Slurm's `2(x3),1` is 2 on nodes 0 to 2 and 1 on node 3, the largest if the node is not known."""
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,6})(?:\(x([0-9]{1,6})\))?\s*", part)
+        if match is None:
+            return 1
+        counts += [int(match[1])] * int(match[2] or 1)
+    index = int(node) if node.isascii() and node.isdigit() else len(counts)
+    return max(1, counts[index] if index < len(counts) else max(counts))
+
+
 def machine_memory_bytes() -> int:
     """Bytes of memory this process could ever have: the machine's, or its control group's if smaller."""
     import psutil

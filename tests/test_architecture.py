@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 FARM = Path(__file__).parent.parent / "farm"
-MODULES = sorted(FARM.rglob("*.py"))
+TOOLS = FARM.parent / "tools"
+MODULES = sorted(FARM.rglob("*.py")) + sorted(TOOLS.rglob("*.py"))
 RANKS = [
     {"reasons", "errors", "config"},
     {"port"},
@@ -33,6 +34,8 @@ def rank(name: str) -> int:
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(FARM.parent).with_suffix("").parts
+    if parts[0] == TOOLS.name:  # installed inside the package: see package-dir in pyproject.toml
+        parts = (FARM.name, *parts)
     return ".".join(part for part in parts if part != "__init__")
 
 
@@ -48,7 +51,8 @@ def imports(path: Path) -> set[str]:
 
 
 def test_there_are_modules_to_check() -> None:
-    assert len(MODULES) > 5
+    rooms = {room(module_name(path)) for path in MODULES}
+    assert rooms - {"__init__", ""} == set().union(*RANKS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
@@ -58,7 +62,7 @@ def test_a_module_imports_only_from_its_own_room_and_lower_ranks(path: Path) -> 
         return
     for target in imports(path):
         if target.split(".")[0] != "farm" or target == "farm":
-            assert target != "farm", f"{path} imports the public package"
+            assert target != "farm" or own == "tools", f"{path} imports the public package"
             continue
         other = room(target)
         assert other == own or rank(other) < rank(own) or rank(own) == rank(other) == 0, f"{path} imports {target}"
@@ -73,6 +77,12 @@ def test_only_port_touches_private_parts_of_numba(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_only_tools_knows_the_command_line(path: Path) -> None:
+    found = {target for target in imports(path) if target.split(".")[0] in {"click", "rich"}}
+    assert not found or room(module_name(path)) == "tools", f"{path} imports {found}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_only_config_reads_the_environment(path: Path) -> None:
     text = path.read_text()
     if module_name(path) != "farm.config":
@@ -82,3 +92,10 @@ def test_only_config_reads_the_environment(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_no_module_is_over_the_size_limit(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LINES_MAX, path
+
+
+def test_every_package_is_installed() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no reader of TOML")
+    settings = tomllib.loads((FARM.parent / "pyproject.toml").read_text())
+    packages = {module_name(path) for path in MODULES if path.name == "__init__.py"}
+    assert set(settings["tool"]["setuptools"]["packages"]) == packages

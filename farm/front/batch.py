@@ -11,6 +11,7 @@ from farm.front.farm import Farm
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState
 from farm.port.dispatch import parse_signature
+from farm.port.failure import headline
 
 Progress = Callable[["Row", int, int], None]
 
@@ -31,7 +32,7 @@ class Row:
     def __str__(self) -> str:
         status = self.status
         if status.error is not None:
-            how = f"{type(status.error).__name__}: {str(status.error).strip().partition(chr(10))[0]}"
+            how = headline(status.error)
         elif status.origin is None:
             how = status.state.value
         else:

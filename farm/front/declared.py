@@ -42,11 +42,16 @@ class Declared:
         return choose_declared(self._dispatcher, self.signatures, arguments)
 
     def fallback(self, arguments: Types) -> Callable[..., Any]:
-        """What runs the fallback for a call that was given these declared types: on the numbers they convert to."""
+        """What runs the fallback for a call that was given these declared types.
+
+        It runs on the numbers that the arguments convert to, and gives a number as the declared return type has it.
+        """
         return partial(self._run_body, arguments)
 
     def _run_body(self, arguments: Types, *folded: Any) -> Any:
-        return self._dispatcher.run_body(*converted(folded, arguments))
+        result = self._dispatcher.run_body(*converted(folded, arguments))
+        return_type = next(kind for declared, kind in self.signatures if declared == arguments)
+        return result if return_type is None else converted((result,), (return_type,))[0]
 
     def close_list_if_complete(self) -> None:
         """Once all are installed, hand the choice to numba's C code."""

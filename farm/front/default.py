@@ -5,7 +5,7 @@ import os
 import threading
 
 from farm.front.farm import Farm, farms
-from farm.port import dispatch
+from farm.port import dispatch, forking
 
 # Guards _default. Making a Farm starts nothing and calls nothing back.
 _lock = threading.Lock()
@@ -28,7 +28,7 @@ def _after_fork_in_child() -> None:
     _lock = threading.Lock()
     dispatch.reset_in_child()
     for one in farms():
-        one.reset_in_child(unlocked=False)
+        one.reset_in_child(unlocked=forking.forked_unlocked())
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -23,6 +23,7 @@ from farm.front.table import CompileState, Entry
 from farm.observe.events import Listener
 from farm.observe.stats import Stats
 from farm.port.dispatch import Types, force_literals
+from farm.port.failure import headline
 from farm.port.target import caller_flags
 from farm.reasons import DegradedReason
 
@@ -292,11 +293,8 @@ class Farm:
             raise error
         unreported = entry.take_unreported_error()
         if unreported is not None:
-            first_line = str(unreported).strip().partition("\n")[0]
-            dispatcher.warn(
-                f"{dispatcher.signature_label(entry.key)} stays in Python: {type(unreported).__name__}: {first_line}",
-                CompileFailedWarning,
-            )
+            text = f"{dispatcher.signature_label(entry.key)} stays in Python: {headline(unreported)}"
+            dispatcher.warn(text, CompileFailedWarning)
 
     # -- what compiles -----------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ pickle. Both ends are processes of one user that share one installed farm, so pi
 codec here; bytes that come from disk are never unpickled before their digest is checked.
 
     front  -> worker    Compile
-    worker -> front     Built | Failed | Rejected | Busy
-    front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal
-    foreman -> front    ForemanReady, Forked, Exited
+    worker -> front     Built | Failed | Rejected | Busy, or StoreTrimmed
+    front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal, Ping
+    foreman -> front    ForemanReady, Forked, Exited, Pong
 
 A job ends in exactly one final answer: Built, Failed, Rejected, Died, TimedOut, OutOfMemory or
 Cancelled. The last four are made by the front about a worker; they never cross a pipe. Busy is not
@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final
 
 from farm.job.key import CompileKey
-from farm.reasons import DegradedReason, RefusalReason
+from farm.reasons import DegradedReason, MissReason, RefusalReason
 
 FRAME: Final = struct.Struct(">I")
 
@@ -72,6 +72,10 @@ class Nested:
     function: str
     signature: str
     origin: Origin
+    withheld: RefusalReason | None = None
+    """Why it was compiled and not published, if it was not."""
+    artifact_bytes: int = 0
+    """What was published for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Built:
     warnings: tuple[ReissuedWarning, ...] = ()
     nested: tuple[Nested, ...] = ()
     degraded: tuple[tuple[DegradedReason, str], ...] = ()
+    misses: tuple[tuple[MissReason, int], ...] = ()
+    """What the worker looked for and did not find, the job's own artifact excepted if it was only absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +152,17 @@ class Cancelled:
     detail: str
 
 
-WorkerAnswer = Built | Failed | Rejected | Busy
-FinalAnswer = Built | Failed | Rejected | Died | TimedOut | OutOfMemory | Cancelled
+@dataclass(frozen=True, slots=True)
+class StoreTrimmed:
+    """The store was brought under its size limit; all zero if another process is doing that."""
+
+    entries_removed: int
+    bytes_removed: int
+    degraded: tuple[tuple[DegradedReason, str], ...] = ()
+
+
+WorkerAnswer = Built | Failed | Rejected | Busy | StoreTrimmed
+FinalAnswer = Built | Failed | Rejected | Died | TimedOut | OutOfMemory | Cancelled | StoreTrimmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +214,17 @@ class Exited:
     signal: int | None
 
 
-Message = Compile | Answer | Fork | Signal | ForemanReady | Forked | Exited
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Is the foreman there? A stopped one keeps its socket open and answers nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """It is."""
+
+
+Message = Compile | Answer | Fork | Signal | ForemanReady | Forked | Exited | Ping | Pong
 
 
 def encode(message: Message) -> bytes:

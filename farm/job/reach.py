@@ -1,9 +1,9 @@
 """The walk: everything a function reaches that can change its machine code, as one encodable description.
 
 The description is computed in the front from the original and in the worker from the restored copy,
-and the two must be equal. So it holds content only: no file, no line, no address, no user module's
-name. What is reached twice is described once and then referred to by its visiting index, which is
-deterministic because names are visited in sorted order.
+and the two must be equal. So it holds content only: no file and no line (unless something reached has
+`debug=True`), no address, no user module's name. What is reached twice is described once and then
+referred to by its visiting index, which is deterministic because names are visited in sorted order.
 
 Modules are described by attributes. `m = cfg; m.GAIN` and `getattr(cfg, "GAIN")` are compile-time
 constants to numba, so following attribute chains is not enough: for each reachable module every name
@@ -61,12 +61,14 @@ class Reached:
 def reach(function: object) -> Reached:
     """Walk everything that a function or a dispatcher reaches."""
     names: frozenset[str] = frozenset()
+    positions = describe.debug_by_default()
     while True:
-        walk = _Walk(names)
+        walk = _Walk(names, positions)
         node = walk.node(function, getattr(function, "__qualname__", "function"))
-        if walk.found <= names:
+        if walk.found <= names and walk.positions is positions:
             return Reached(encode(node), walk.modules, tuple(sorted(walk.imports)))
         names |= walk.found
+        positions = walk.positions
 
 
 def describe_values(values: tuple[object, ...]) -> bytes:
@@ -78,6 +80,8 @@ def describe_values(values: tuple[object, ...]) -> bytes:
 class _Walk:
     names: frozenset[str]
     """The names that count as attributes of reachable modules."""
+    positions: bool = False
+    """Whether files and lines count: machine code made with `debug=True` holds them. Turns true where that is met."""
     found: set[str] = field(default_factory=set)
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
@@ -114,6 +118,7 @@ class _Walk:
         parts = describe.dispatcher_parts(value)
         if parts is not None:
             function, options, local_types, pipeline = parts
+            self.positions = self.positions or bool(options.get("debug"))
             return (
                 "dispatcher",
                 pipeline,
@@ -165,7 +170,7 @@ class _Walk:
         try:
             return encode(key)
         except NotShippable:
-            return encode(_Walk(self.names).node(key, path))
+            return encode(_Walk(self.names, self.positions).node(key, path))
 
     def _named(self, value: Any) -> Node | None:
         found = describe.by_name(value)
@@ -189,7 +194,7 @@ class _Walk:
             members = value.__members__.items()
             content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
         elif hasattr(value, "_fields"):
-            content = (self.node(tuple(value._fields), path),)
+            content = (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
         return ("class", value.__module__, value.__qualname__, bases, content)
 
     def _module(self, module: types.ModuleType, path: str) -> Node:
@@ -286,6 +291,7 @@ class _Walk:
             code.co_flags,
             (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
             getattr(code, "co_exceptiontable", b""),
+            (code.co_filename, code.co_firstlineno, code.co_linetable) if self.positions else (),
         )
 
 

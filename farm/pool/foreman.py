@@ -3,74 +3,36 @@
 It is single-threaded so that forking it is safe, whatever threads the front has, and it alone signals
 so that no pid can be reused between a death and a signal: it has not reaped what it still lists. At
 end of file on its control socket, or when its parent has changed, it kills all worker groups and ends.
-
-It is started with `-c`, never `-m`, which would put the current directory first on `sys.path`: a
-user's `typing.py` there would kill it.
 """
 
 import contextlib
 import gc
 import json
-import multiprocessing.spawn
 import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from farm.job.messages import Decoder, Exited, ForemanReady, Fork, Forked, Message, Signal, encode
-from farm.pool import worker
+from farm.job.messages import Decoder, Exited, ForemanReady, Fork, Forked, Message, Ping, Pong, Signal, encode
+from farm.pool import launch, worker
 
 FORK_FAILED: Final = 71
 """EX_OSERR: the exit code reported for a worker that could not be forked."""
-PARENT_CHECK_S: Final = 1.0
+PARENT_CHECK_S: Final = 0.5
+"""For a parent's death that nothing announced: forked children of the front can hold copies of the socket."""
 REAP_S: Final = 1.0
+"""A guess: a killed worker that is not gone by then waits for a disk."""
 READ_BYTES: Final = 1 << 16
 
 
-def start(
-    *,
-    control: socket.socket,
-    paths: tuple[str, ...],
-    task: str,
-    preload: str | None,
-    environment: Mapping[str, str] | None,
-) -> "subprocess.Popen[bytes]":
-    """Start a foreman on the other end of `control`. Its output comes through the result's stdout.
-
-    Raises OSError or RuntimeError if there is no interpreter to start.
-    """
-    executable = multiprocessing.spawn.get_executable()
-    if executable is None:
-        raise RuntimeError("this process does not know its Python interpreter")
-    if getattr(sys, "frozen", False):
-        raise RuntimeError("a frozen program has no Python interpreter to start")
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    settings = json.dumps({"control_fd": control.fileno(), "front_pid": os.getpid(), "task": task, "preload": preload})
-    code = f"import sys; sys.path[:] = {list(paths)!a}\nfrom farm.pool.foreman import main; main({settings!a})"
-    return subprocess.Popen(
-        [os.fsdecode(executable), *flags, "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=(control.fileno(),),
-        env=environment,
-        bufsize=0,
-    )
-
-
 def main(settings: str) -> NoReturn:
-    """Be the foreman: settle, preload, then serve until the front goes."""
+    """Be the foreman: reset what was inherited, preload, then serve until the front goes."""
     given = json.loads(settings)
-    os.setpgid(0, 0)
-    _reset_signals()
-    os.chdir("/")
+    launch.reset_signals()
     control = socket.socket(fileno=given["control_fd"])
     control.set_inheritable(False)
     if given["preload"] is not None:
@@ -78,16 +40,6 @@ def main(settings: str) -> NoReturn:
     gc.collect()
     gc.freeze()
     Foreman(control, front_pid=given["front_pid"], task=given["task"]).serve()
-
-
-def _reset_signals() -> None:
-    """Default dispositions and an empty mask: an inherited SIG_IGN for SIGCHLD loses exit codes."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @dataclass(slots=True)
@@ -114,6 +66,8 @@ class Foreman:
         selector = selectors.DefaultSelector()
         selector.register(self.control, selectors.EVENT_READ)
         selector.register(self.wake_r, selectors.EVENT_READ)
+        # No longer SIGKILL: the groups must be ended first. SIGCHLD wakes the loop, which sees its parent changed.
+        launch.on_parent_death(signal.SIGCHLD)
         try:
             self._send(ForemanReady(os.getpid()))
             while os.getppid() == self.front_pid:
@@ -139,6 +93,8 @@ class Foreman:
                 self._fork(message, selector)
             elif isinstance(message, Signal):
                 self._signal(message.worker_id, message.signal)
+            elif isinstance(message, Ping):
+                self._send(Pong())
         return bool(data)
 
     def _fork(self, message: Fork, selector: selectors.BaseSelector) -> None:

@@ -13,9 +13,12 @@ orders on the way.
     queued   Called (batch)                          queued     promoted to on-demand
     running  Answered Built, Failed, Rejected        finished   FinishJob
     running  Answered Busy                           queued     rests until the next Tick
+    running  Answered Busy, BUSY_MAX times           finished   FinishJob(Rejected)
     running  Answered KEY_MISMATCH, the first        queued     only a fresh worker will do
-    running  WorkerExited, the first time            queued
-    running  WorkerExited, the second time           finished   FinishJob(Died)
+    running  WorkerExited, the job's own doing       queued
+    running  the same, DEATHS_MAX times              finished   FinishJob(Died)
+    running  WorkerExited, ended from outside        queued
+    running  the same, OUTSIDE_DEATHS_MAX times      finished   FinishJob(Died)
     running  DeadlinePassed, MemoryExceeded          finished   KillWorker, FinishJob
     running  Waited, on a niced worker               queued     KillWorker (again at nice 0)
     running  ForemanLost                             queued     StartForeman
@@ -28,200 +31,45 @@ orders on the way.
     -        ForkWorker                              starting
     starting WorkerStarted                           idle
     idle     SendJob                                 busy
-    busy     Answered                                idle, or killed after `jobs_max` jobs
+    busy     Answered                                idle, or killed: `jobs_max` jobs, grown too much
+    idle     WorkerIdle                              killed
     any      KillWorker, WorkerExited, ForemanLost   gone: its later reports are about a stranger
 
+    foreman  event                                   becomes
+    -------  --------------------------------------  -----------------------------------------------
+    down     a job is queued                         starting (StartForeman)
+    starting ForemanUp                               up
+    up       ForemanIdle, no job and no worker       down (StopForeman)
+    any      ForemanLost                             down
+
 Because a killed worker is forgotten at once, its death cannot count against a job: a job's death is
-the exit of a worker that we did not kill while it had that job.
+the exit of a worker that we did not kill while it had that job. A death by a signal that crashes do
+not send (the kernel's out-of-memory killer and a person send SIGKILL) came from outside: it counts
+only so that a job that the kernel kills for ever comes to an end.
 """
 
+import signal
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from farm.job.messages import (
-    Busy,
-    Cancelled,
-    Died,
-    FinalAnswer,
-    OutOfMemory,
-    Rejected,
-    TimedOut,
-    WorkerAnswer,
-)
+from farm.job.messages import Busy, Cancelled, Died, FinalAnswer, OutOfMemory, Rejected, TimedOut
+from farm.pool import instructions as on
 from farm.reasons import RefusalReason
 
 DEATHS_MAX: Final = 2
 """A job that ended this many workers is condemned."""
+OUTSIDE_DEATHS_MAX: Final = 5
+"""A guess: the end of a job whose workers the kernel kills for want of memory, again and again."""
+OUTSIDE_SIGNALS: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL})
+BUSY_MAX: Final = 300
+"""30 s of ticks: whoever holds the key that long is stopped, or so slow that the front should not wait."""
+GROWTH_MAX_BYTES: Final = 500 << 20
+"""A guess: a worker that has grown so much since its first job gives the memory back by being replaced."""
 STARTS_FAILED_MAX: Final = 3
 """A guess: so many foremen in a row lost without an answer, and the jobs are given up."""
 FORKS_FAILED_MAX: Final = 3
 """A guess: so many workers in a row that ended before they started, and the jobs are given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """A new job. Batch jobs are prewarming; a waited-for job is never batch."""
-
-    job_id: int
-    waited: bool
-    batch: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """Somebody began to wait for the job."""
-
-    job_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """The job's function was called while the job was pending."""
-
-    job_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
-    """The foreman forked the worker."""
-
-    worker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The worker answered an attempt of a job."""
-
-    worker_id: int
-    job_id: int
-    attempt: int
-    answer: WorkerAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerExited:
-    """The worker ended. `answers` came with its end: they count, but it gets no further job for them."""
-
-    worker_id: int
-    exit_code: int | None
-    signal: int | None
-    last_lines: str = ""
-    by_us: bool = False
-    answers: tuple[Answered, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerIdle:
-    """The worker was idle for too long."""
-
-    worker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlinePassed:
-    """The attempt ran for `limit_s` seconds."""
-
-    job_id: int
-    attempt: int
-    limit_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryExceeded:
-    """The attempt's worker grew over its limit."""
-
-    job_id: int
-    attempt: int
-    limit_bytes: int
-    used_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ForemanUp:
-    """The foreman can fork."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForemanLost:
-    """The foreman ended, or could not be started; all its workers are dead."""
-
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Some time has passed: jobs that rested may try again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Take no more jobs, cancel the queued ones, let the running ones finish."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Cancel everything."""
-
-
-Event = (
-    Submitted
-    | Waited
-    | Called
-    | WorkerStarted
-    | Answered
-    | WorkerExited
-    | WorkerIdle
-    | DeadlinePassed
-    | MemoryExceeded
-    | ForemanUp
-    | ForemanLost
-    | Tick
-    | Drain
-    | Close
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StartForeman:
-    """Start the foreman; `failures` in a row came before, for the back-off."""
-
-    failures: int
-
-
-@dataclass(frozen=True, slots=True)
-class ForkWorker:
-    """Have a worker forked."""
-
-    worker_id: int
-    nice: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendJob:
-    """Give the worker this attempt of the job."""
-
-    worker_id: int
-    job_id: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class KillWorker:
-    """Have the worker's process group killed."""
-
-    worker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinishJob:
-    """The job's one final answer."""
-
-    job_id: int
-    answer: FinalAnswer
-
-
-Instruction = StartForeman | ForkWorker | SendJob | KillWorker | FinishJob
 
 
 class _Foreman(Enum):
@@ -238,6 +86,8 @@ class _Job:
     calls: int = 0
     attempt: int = 0
     deaths: int = 0
+    outside_deaths: int = 0
+    busy: int = 0
     mismatches: int = 0
     resting: bool = False
     worker: int | None = None
@@ -279,12 +129,17 @@ class Schedule:
         Niceness of workers for jobs nobody waits for. It cannot be lowered again, hence the restarts.
     jobs_max
         A worker is replaced after so many jobs.
+    growth_max_bytes
+        A worker is replaced once it has grown so much since its first job.
     """
 
-    def __init__(self, *, workers_max: int, nice: int = 10, jobs_max: int = 500) -> None:
+    def __init__(
+        self, *, workers_max: int, nice: int = 10, jobs_max: int = 500, growth_max_bytes: int = GROWTH_MAX_BYTES
+    ) -> None:
         self._workers_max = workers_max
         self._nice = nice
         self._jobs_max = jobs_max
+        self._growth_max_bytes = growth_max_bytes
         self._jobs: dict[int, _Job] = {}
         self._workers: dict[int, _Worker] = {}
         self._worker_ids = 0
@@ -292,47 +147,51 @@ class Schedule:
         self._foreman_failures = 0
         self._fork_failures = 0
         self._open = True
-        self._out: list[Instruction] = []
+        self._out: list[on.Instruction] = []
 
-    def handle(self, event: Event) -> list[Instruction]:
+    def handle(self, event: on.Event) -> list[on.Instruction]:
         """Take one event; return what is to be done, in order."""
         self._out = []
         match event:
-            case Submitted():
+            case on.Submitted():
                 self._submit(event)
-            case Waited(job_id):
+            case on.Waited(job_id):
                 self._wait(job_id)
-            case Called(job_id):
+            case on.Called(job_id):
                 if job := self._jobs.get(job_id):
                     job.calls += 1
                     job.batch = False
-            case WorkerStarted(worker_id):
+            case on.WorkerStarted(worker_id):
                 if worker := self._workers.get(worker_id):
                     worker.started = True
                     self._fork_failures = 0
-            case Answered():
+            case on.Answered():
                 self._answer(event)
-            case WorkerExited():
+            case on.WorkerExited():
                 self._exit(event)
-            case WorkerIdle(worker_id):
+            case on.WorkerIdle(worker_id):
                 worker = self._workers.get(worker_id)
                 if worker and worker.started and worker.job is None:
                     self._kill(worker)
-            case DeadlinePassed(job_id, attempt, limit_s):
+            case on.DeadlinePassed(job_id, attempt, limit_s):
                 self._stop(job_id, attempt, TimedOut(limit_s))
-            case MemoryExceeded(job_id, attempt, limit_bytes, used_bytes):
+            case on.MemoryExceeded(job_id, attempt, limit_bytes, used_bytes):
                 self._stop(job_id, attempt, OutOfMemory(limit_bytes, used_bytes))
-            case ForemanUp():
+            case on.ForemanUp():
                 self._foreman = _Foreman.UP
-            case ForemanLost(detail):
+            case on.ForemanLost(detail):
                 self._lose_foreman(detail)
-            case Tick():
+            case on.ForemanIdle():
+                if self._foreman is _Foreman.UP and not self._workers and not self._jobs:
+                    self._foreman = _Foreman.DOWN
+                    self._out.append(on.StopForeman())
+            case on.Tick():
                 for job in self._jobs.values():
                     job.resting = False
-            case Drain():
+            case on.Drain():
                 self._open = False
                 self._cancel_queued("the pool is being closed")
-            case Close():
+            case on.Close():
                 self._close()
         self._assign()
         return self._out
@@ -348,11 +207,11 @@ class Schedule:
         idle = sum(worker.started and worker.job is None for worker in self._workers.values())
         return Counts(idle, busy, sum(job.worker is None for job in self._jobs.values()))
 
-    def _submit(self, event: Submitted) -> None:
+    def _submit(self, event: on.Submitted) -> None:
         if event.job_id in self._jobs:
             return
         if not self._open:
-            self._out.append(FinishJob(event.job_id, Cancelled("the pool is closed")))
+            self._out.append(on.FinishJob(event.job_id, Cancelled("the pool is closed")))
             return
         self._jobs[event.job_id] = _Job(event.job_id, event.waited, event.batch and not event.waited)
 
@@ -366,17 +225,21 @@ class Schedule:
             self._kill(worker)
             job.worker = None
 
-    def _answer(self, event: Answered) -> None:
+    def _answer(self, event: on.Answered) -> None:
         job, worker = self._jobs.get(event.job_id), self._workers.get(event.worker_id)
         if not job or not worker or job.worker != worker.id or job.attempt != event.attempt:
             return
         self._foreman_failures = 0
         worker.job, job.worker = None, None
         worker.jobs_done += 1
-        if worker.jobs_done >= self._jobs_max:
+        if worker.jobs_done >= self._jobs_max or event.grown_bytes >= self._growth_max_bytes:
             self._kill(worker)
         if isinstance(event.answer, Busy):
-            self._requeue(job, resting=True)
+            job.busy += 1
+            if job.busy < BUSY_MAX:
+                self._requeue(job, resting=True)
+            else:
+                self._finish(job, Rejected(RefusalReason.NO_POOL, "another process held the store's lock for 30 s"))
         elif (
             isinstance(event.answer, Rejected)
             and event.answer.reason is RefusalReason.KEY_MISMATCH
@@ -387,7 +250,7 @@ class Schedule:
         else:
             self._finish(job, event.answer)
 
-    def _exit(self, event: WorkerExited) -> None:
+    def _exit(self, event: on.WorkerExited) -> None:
         for answer in event.answers:
             self._answer(answer)
         worker = self._workers.pop(event.worker_id, None)
@@ -402,8 +265,11 @@ class Schedule:
         job = self._jobs.get(worker.job) if worker.job is not None else None
         if job is None:
             return
-        job.deaths += not event.by_us
-        if job.deaths >= DEATHS_MAX:
+        if not event.by_us:
+            outside = event.signal in OUTSIDE_SIGNALS
+            job.outside_deaths += outside
+            job.deaths += not outside
+        if job.deaths >= DEATHS_MAX or job.outside_deaths >= OUTSIDE_DEATHS_MAX:
             self._finish(job, Died(event.exit_code, event.signal, event.last_lines))
         else:
             self._requeue(job)
@@ -445,11 +311,11 @@ class Schedule:
 
     def _finish(self, job: _Job, answer: FinalAnswer) -> None:
         del self._jobs[job.id]
-        self._out.append(FinishJob(job.id, answer))
+        self._out.append(on.FinishJob(job.id, answer))
 
     def _kill(self, worker: _Worker) -> None:
         del self._workers[worker.id]
-        self._out.append(KillWorker(worker.id))
+        self._out.append(on.KillWorker(worker.id))
 
     def _assign(self) -> None:
         queue = sorted((job for job in self._jobs.values() if job.worker is None), key=_Job.order)
@@ -458,7 +324,7 @@ class Schedule:
         if self._foreman is not _Foreman.UP:
             if self._foreman is _Foreman.DOWN:
                 self._foreman = _Foreman.STARTING
-                self._out.append(StartForeman(self._foreman_failures))
+                self._out.append(on.StartForeman(self._foreman_failures))
             return
         free = [worker for worker in self._workers.values() if worker.job is None]
         batch_room = max(1, self._workers_max - 1)
@@ -473,7 +339,7 @@ class Schedule:
             if worker.started:
                 job.attempt += 1
                 job.worker, worker.job = worker.id, job.id
-                self._out.append(SendJob(worker.id, job.id, job.attempt))
+                self._out.append(on.SendJob(worker.id, job.id, job.attempt))
 
     def _worker_for(self, job: _Job, free: list[_Worker]) -> _Worker | None:
         """Take a worker for the job out of `free`, or begin one; None if the job must stay queued."""
@@ -492,5 +358,5 @@ class Schedule:
         self._worker_ids += 1
         worker = _Worker(self._worker_ids, 0 if job.waited else self._nice)
         self._workers[worker.id] = worker
-        self._out.append(ForkWorker(worker.id, worker.nice))
+        self._out.append(on.ForkWorker(worker.id, worker.nice))
         return worker

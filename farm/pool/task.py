@@ -2,75 +2,154 @@
 
 The lock saves work and nothing else: if it is taken the answer is Busy, and a compile made without it
 is as good. Any error of the store costs a compile or sends the artifact over the pipe, never a call.
+A job can also be to trim the store.
 """
 
 import pickle
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from farm.errors import NotShippable, StoreRefused
 from farm.job.functor import CompileFunctor, Rebuilt
 from farm.job.key import CompileKey
-from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Rejected, WorkerAnswer
+from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Rejected, StoreTrimmed, WorkerAnswer
+from farm.pool.nested import StoreLibrary, as_artifact
 from farm.port import failure
 from farm.port.compile import Parts
-from farm.reasons import DegradedReason, RefusalReason
-from farm.store.artifact import Artifact, encode
-from farm.store.disk import DiskStore, StoreUnwritable
+from farm.port.library import serving
+from farm.reasons import DegradedReason, MissReason, RefusalReason
+from farm.store.artifact import Miss, encode
+from farm.store.disk import SIZE_MAX_BYTES, DiskStore, StoreUnwritable
 from farm.store.lock import LockOutcome
 
 NAME: Final = "farm.pool.task:perform"
 
+LOCK_PATIENCE_S: Final = 30.0
+"""A guess: a key that somebody holds for so long is compiled without its lock, as the holder may have been stopped."""
+
+_busy_since: dict[CompileKey, float] = {}
+"""When this worker first found a key's lock taken (monotonic). A worker does one job at a time: no lock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A functor, and the store that its artifact belongs in (None: the artifact comes back over the pipe)."""
+    """A functor, and the store that its artifact belongs in.
+
+    Parameters
+    ----------
+    store
+        The directory, or None: the artifact comes back over the pipe.
+    readonly
+        Publish nothing. Callees are still looked up.
+    lower, size_max_bytes, group
+        As `DiskStore` takes them.
+    """
 
     functor: CompileFunctor
     store: Path | None
     readonly: bool
+    lower: tuple[Path, ...] = ()
+    size_max_bytes: int = SIZE_MAX_BYTES
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrimOrder:
+    """Bring a store under its size limit. The answer is StoreTrimmed."""
+
+    store: Path
+    size_max_bytes: int
+    group: str | None = None
 
 
 def perform(payload: bytes, label: str) -> WorkerAnswer:
-    """Do the job in `payload`, a pickled Order."""
-    order: Order = pickle.loads(payload)
+    """Do the job in `payload`, a pickled Order or TrimOrder."""
+    order: Order | TrimOrder = pickle.loads(payload)
+    if isinstance(order, TrimOrder):
+        return _trim(order)
     try:
         rebuilt = order.functor.rebuild()
     except NotShippable as refusal:
         return Rejected(refusal.reason, refusal.detail)
     except Exception as error:  # restoring runs user code: whatever it raises, the front compiles instead
         return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
-    key = order.functor.key
-    store = _open(order)
-    if store is None or order.readonly:
-        return _compile(rebuilt, key, None)
-    found = _look(store, key)
-    if found is not None:
-        return found
-    with store.lock(key, 0) as outcome:
-        if outcome is LockOutcome.BUSY:
-            return Busy(key)
-        return _look(store, key) or _compile(rebuilt, key, store)
+    library = StoreLibrary(None)
+    try:
+        library.store = _open(order)
+    except (StoreRefused, OSError) as problem:
+        library.degraded.update((_told(problem), (DegradedReason.DELIVERED_INLINE, order.functor.key.hex)))
+    answer = _settle(rebuilt, order.functor.key, library)
+    if not isinstance(answer, Built):
+        return answer
+    return replace(
+        answer,
+        nested=tuple(library.nested),
+        degraded=(*library.degraded.items(), *answer.degraded),
+        misses=tuple(library.misses.items()),
+    )
+
+
+def _trim(order: TrimOrder) -> StoreTrimmed:
+    try:
+        done = DiskStore(order.store, size_max_bytes=order.size_max_bytes, group=order.group).trim()
+    except StoreUnwritable as problem:
+        return StoreTrimmed(0, 0, ((problem.reason, str(problem)),))
+    except (StoreRefused, OSError) as problem:
+        return StoreTrimmed(0, 0, (_told(problem),))
+    return StoreTrimmed(done.entries_removed, done.bytes_removed)
+
+
+def _told(problem: StoreRefused | OSError) -> tuple[DegradedReason, str]:
+    """How the answer says that a store could not be opened."""
+    reason = DegradedReason.STORE_REFUSED if isinstance(problem, StoreRefused) else DegradedReason.STORE_UNREADABLE
+    return reason, str(problem)
 
 
 def _open(order: Order) -> DiskStore | None:
     if order.store is None:
         return None
-    try:
-        return DiskStore(order.store, readonly=order.readonly)
-    except (StoreRefused, OSError):
-        return None
+    return DiskStore(
+        order.store,
+        lower=order.lower,
+        size_max_bytes=order.size_max_bytes,
+        readonly=order.readonly,
+        group=order.group,
+    )
 
 
-def _look(store: DiskStore, key: CompileKey) -> Built | None:
-    return Built(key, Origin.STORE, 0.0, 0) if store.contains(key) else None
+def _settle(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> WorkerAnswer:
+    store = library.store
+    if store is None or store.readonly:
+        return _compile(rebuilt, key, library)
+    found = _look(store, key, library)
+    if found is not None:
+        _busy_since.pop(key, None)
+        return found
+    with store.lock(key, 0) as outcome:
+        if outcome is LockOutcome.BUSY:
+            now = time.monotonic()
+            if now - _busy_since.setdefault(key, now) < LOCK_PATIENCE_S:
+                return Busy(key)
+            library.degraded[DegradedReason.LOCK_TIMED_OUT] = key.hex
+        _busy_since.pop(key, None)
+        return _look(store, key, library) or _compile(rebuilt, key, library)
 
 
-def _compile(rebuilt: Rebuilt, key: CompileKey, store: DiskStore | None) -> WorkerAnswer:
+def _look(store: DiskStore, key: CompileKey, library: StoreLibrary) -> Built | None:
+    # Read, not only seen: the front was here before, and a file that it found bad must not send it back there.
+    found = store.get(key)
+    if not isinstance(found, Miss):
+        return Built(key, Origin.STORE, 0.0, 0)
+    if found.reason is not MissReason.ABSENT:
+        library.misses[found.reason] += 1
+    return None
+
+
+def _compile(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> WorkerAnswer:
     started = time.perf_counter()
-    with failure.numba_warnings() as caught:
+    with failure.numba_warnings() as caught, serving(library):
         try:
             parts = rebuilt()
         except NotShippable as refusal:
@@ -78,7 +157,7 @@ def _compile(rebuilt: Rebuilt, key: CompileKey, store: DiskStore | None) -> Work
         except Exception as error:  # numba's, or an extension's: the caller gets it as it is
             return _failed(error, caught)
     seconds = time.perf_counter() - started
-    return _publish(parts, key, store, seconds, _reissued(caught))
+    return _publish(parts, key, library.store, seconds, _reissued(caught))
 
 
 def _failed(error: Exception, caught: list[object]) -> Failed:
@@ -90,9 +169,9 @@ def _failed(error: Exception, caught: list[object]) -> Failed:
 def _publish(
     parts: Parts, key: CompileKey, store: DiskStore | None, seconds: float, warnings: tuple[ReissuedWarning, ...]
 ) -> Built:
-    artifact = Artifact(key, parts.meta | {"compile_s": seconds}, parts.code, parts.bitcode, parts.environment)
+    artifact = as_artifact(key, parts, seconds)
     data = encode(artifact)
-    if store is None:
+    if store is None or store.readonly:
         return Built(key, Origin.COMPILED, seconds, len(data), inline=data, warnings=warnings)
     try:
         store.put(artifact)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from farm.job.messages import FinalAnswer, Job
-from farm.pool.schedule import Called, Waited
+from farm.pool.instructions import Called, Waited
 
 
 class PoolEventKind(Enum):
@@ -29,6 +29,8 @@ class PoolEvent:
     kind: PoolEventKind
     subject: str
     detail: str = ""
+    worker_pid: int | None = None
+    """The worker that this is about, where there is one."""
 
 
 class Ticket:
@@ -39,11 +41,12 @@ class Ticket:
         self.job = job
         self.future: Future[FinalAnswer] = Future()
         self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
-        self._post = post
         self.submitted_at = time.monotonic()
         self.sent_at: float | None = None
-        """When a worker got the job, the last time (monotonic seconds)."""
+        """When the last attempt was sent to a worker, in time.monotonic seconds."""
         self.worker_pid: int | None = None
+        """That worker. Both are written by the pool's thread before the future is done."""
+        self._post = post
 
     @property
     def queue_time_s(self) -> float:

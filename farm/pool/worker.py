@@ -7,7 +7,6 @@ worker that is stopped or that holds the GIL inside a C call.
 """
 
 import contextlib
-import ctypes
 import importlib
 import os
 import queue
@@ -19,9 +18,9 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from farm.job.messages import Answer, Compile, Decoder, Rejected, WorkerAnswer, encode
+from farm.pool import launch
 from farm.reasons import RefusalReason
 
-PR_SET_PDEATHSIG: Final = 1
 OOM_SCORE: Final = b"700"
 """So that the kernel ends a worker before the front."""
 READ_BYTES: Final = 1 << 16
@@ -56,7 +55,7 @@ def run(*, sock: socket.socket, output_fd: int, foreman_pid: int, nice: int, tas
 def _settle(*, output_fd: int, foreman_pid: int, nice: int) -> None:
     with contextlib.suppress(OSError):  # the foreman does the same: whoever comes first
         os.setpgid(0, 0)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    launch.on_parent_death(signal.SIGKILL)
     if os.getppid() != foreman_pid:  # it died before the line above
         os._exit(0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -2,11 +2,13 @@
 
 - The user's functions travel by value with only the globals they name, without annotations.
 - Dispatchers, subclasses included, travel as (function, locals, options, pipeline class by name) and
-  come back as ordinary CPUDispatchers: nothing compiles at restore, and `cache=True` is gone.
+  come back as LibraryDispatchers: nothing compiles at restore, and `cache=True` is gone.
 - The user's modules come back as stubs that hold only the attributes the walk reached.
 - Installed modules travel by name, as do their functions, classes and dispatchers.
-- Classes of the user, stencils, cfuncs and jitclasses are found by name, checked to be the identical
-  object. Those of `__main__` are refused: a copy is not the class that callers compare with.
+- Enums, named tuples and exceptions of the user travel as stand-ins (`farm.port.standin`), if the front finds
+  the identical class under its name: the artifact holds that name.
+- Other classes of the user, stencils, cfuncs and jitclasses are imported by name, checked to be the identical
+  object. Those of `__main__` are refused.
 
 Every failure is NotShippable. The bytes are for the wire and differ from process to process: they are
 no key, and `restore` must only see bytes that this user's own processes made.
@@ -28,10 +30,10 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
-from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
-from farm.port import describe
+from farm.port import describe, places, standin
+from farm.port.library import LibraryDispatcher
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -45,6 +47,9 @@ _NAMED_IF_INSTALLED = (
 )
 _state = threading.local()
 """`pending` while this thread restores: the dispatchers to initialise once all functions are complete."""
+
+_alive: list[Any] = []
+"""The dispatchers of the last restore: a dispatcher that is an argument is held weakly by its type."""
 
 
 def dump(
@@ -83,6 +88,8 @@ def restore(data: bytes) -> Any:
     """
     outer = getattr(_state, "pending", None)
     _state.pending = []
+    standin.begin_job()
+    places.begin_job()
     try:
         imports, body, homes = pickle.loads(data)
         for name in [name for name, module in list(sys.modules.items()) if _is_stub(module)]:
@@ -94,11 +101,12 @@ def restore(data: bytes) -> Any:
             sys.modules.setdefault(name, _make_stub(name))
         for shell, arguments in _state.pending:
             shell.__init__(*arguments)
+        _alive[:] = [shell for shell, _ in _state.pending]
     except Exception as error:  # imports run the user's code
         raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
     finally:
         _state.pending = outer
-    if isinstance(function, Dispatcher):
+    if isinstance(function, Dispatcher) and not isinstance(function, LibraryDispatcher):
         function._cache = NullCache()
     return function
 
@@ -127,6 +135,8 @@ class _Pickler(cloudpickle.CloudPickler):
             return _reduce_dispatcher(obj)
         if isinstance(obj, types.FunctionType):
             return self._reduce_function(obj)
+        if isinstance(obj, types.CodeType):  # cloudpickle forgets the file, which errors and debug information name
+            return _make_code, (*parts_of_cloudpickle._code_reduce(obj), obj.co_filename)
         if type(obj) is numpy.ndarray and not obj.flags.writeable:
             return _read_only, (obj.copy(order="K"),)
         return super().reducer_override(obj)
@@ -145,10 +155,16 @@ class _Pickler(cloudpickle.CloudPickler):
             return found
         if cls in parts_of_cloudpickle._BUILTIN_TYPE_NAMES or cls in (type(None), type(Ellipsis), type(NotImplemented)):
             return super().reducer_override(cls)
-        return _reduce_named(cls)  # refuses __main__: a copy of a class is not the class that callers compare with
+        if standin.has_standin(cls):
+            if describe.by_name(cls) is None:
+                raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{cls.__module__}.{cls.__qualname__}")
+            bases = tuple(map(_base, cls.__bases__))
+            return _make_standin, (cls.__module__, cls.__qualname__, bases, standin.content(cls), standin.shape(cls))
+        return _reduce_named(cls)
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
         held = function.__globals__
+        places.remember(function.__code__)
         if isinstance(function.__module__, str):
             self.homes.add(function.__module__)
         base = self.globals_ref.setdefault(id(held), {"__name__": held.get("__name__")})
@@ -174,7 +190,7 @@ class _Pickler(cloudpickle.CloudPickler):
             state,
             None,
             None,
-            parts_of_cloudpickle._function_setstate,
+            _fill_function,
         )
 
 
@@ -207,6 +223,20 @@ def _reduce_named(obj: Any) -> Any:
     if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
         return NotImplemented
     return _find, (found[0].__name__, found[1])
+
+
+def _base(cls: type) -> Any:
+    """A base of a class that travels as a stand-in: itself if it has a name, else what a nameless stand-in takes."""
+    if describe.by_name(cls) is not None:
+        return cls
+    if not standin.has_standin(cls):
+        raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{cls.__module__}.{cls.__qualname__}")
+    return cls.__module__, cls.__qualname__, tuple(map(_base, cls.__bases__)), standin.content(cls), None
+
+
+def _make_standin(module: str, qualname: str, bases: tuple[Any, ...], parts: tuple[Any, ...], shape: Any) -> type:
+    made = tuple(base if isinstance(base, type) else _make_standin(*base) for base in bases)
+    return standin.make(module, qualname, made, parts, shape)
 
 
 def _home(obj: Any) -> str:
@@ -248,8 +278,18 @@ def _fill_stub(stub: types.ModuleType, held: dict[str, object]) -> None:
     vars(stub).update(held)
 
 
+def _make_code(make: Any, arguments: tuple[Any, ...], file: str) -> types.CodeType:
+    code: types.CodeType = make(*arguments)
+    return code.replace(co_filename=file)
+
+
+def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    parts_of_cloudpickle._function_setstate(function, state)
+    places.index(function.__code__)
+
+
 def _make_shell() -> Any:
-    return CPUDispatcher.__new__(CPUDispatcher)
+    return LibraryDispatcher.__new__(LibraryDispatcher)
 
 
 def _fill_shell(shell: Any, state: tuple[Any, dict[str, Any], dict[str, Any], str]) -> None:

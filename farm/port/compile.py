@@ -15,7 +15,7 @@ from numba.core.errors import ForceLiteralArg
 from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable
-from farm.port import elf
+from farm.port import elf, standin
 from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
 
@@ -29,7 +29,8 @@ class Parts:
     Parameters
     ----------
     meta
-        JSON-able: library name, defined and undefined symbols, symbol base, required CPU features.
+        JSON-able: library name, defined and undefined symbols, symbol base, required CPU features, and
+        the classes that the code and the environment name (`standin.references`).
     code
         The native object file.
     bitcode
@@ -76,14 +77,16 @@ def take_apart(result: Any, symbol_base: int) -> Parts:
     recursive = [name for name in symbols.undefined if name.startswith(UNRESOLVED_PREFIX)]
     if recursive:
         raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, recursive[0])
+    environment = _dump_environment(result)
     meta = {
         "library": library.name,
         "defined": list(symbols.defined),
         "undefined": list(symbols.undefined),
         "symbol_base": symbol_base,
         "target": target(),
+        "classes": standin.references(code, environment),
     }
-    return Parts(meta, code, bitcode, _dump_environment(result))
+    return Parts(meta, code, bitcode, environment)
 
 
 def _refuse_what_cannot_travel(result: Any) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from numba.core import config, types
 from numba.core import dispatcher as dispatchers
-from numba.core import types
 from numba.core.ccallback import CFunc
 from numba.core.extending import _Intrinsic
 from numba.core.typing.templates import Signature
@@ -47,6 +47,11 @@ def dispatcher_parts(obj: object) -> tuple[Any, dict[str, Any], dict[str, Any], 
         dict(obj.locals),
         f"{pipeline.__module__}:{pipeline.__qualname__}",
     )
+
+
+def debug_by_default() -> bool:
+    """Whether functions without an option `debug` are compiled with debug information (NUMBA_DEBUGINFO)."""
+    return bool(config.DEBUGINFO_DEFAULT)
 
 
 def pipeline_class(obj: Any) -> type:

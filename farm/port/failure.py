@@ -33,6 +33,13 @@ def is_numbas(error: BaseException) -> bool:
     return isinstance(error, NumbaError)
 
 
+def headline(error: BaseException) -> str:
+    """Class and first telling line: numba's messages begin with the name of a pass, the same for every error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = next((line for line in lines if not line.startswith("Failed in ")), lines[0] if lines else "")
+    return f"{type(error).__name__}: {telling}"
+
+
 def literal_positions(error: BaseException) -> tuple[int, ...] | None:
     """The argument positions that numba asks to have as literals (ForceLiteralArg), or None."""
     return tuple(sorted(error.requested_args)) if isinstance(error, ForceLiteralArg) else None

@@ -8,7 +8,8 @@ symbol must have an address here, else the load is refused: an unresolved one is
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -19,9 +20,15 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
+from farm.errors import NotShippable
+from farm.port import standin
 from farm.port.compile import Parts
 from farm.port.target import missing_features
-from farm.reasons import MissReason
+from farm.reasons import MissReason, RefusalReason
+
+# Symbols that have an address in this process. Only what is there is remembered: neither LLVM nor the dynamic linker
+# takes back what numba, CPython or the C library brought. Guarded by numba's compiler lock.
+_addressed: set[str] = set()
 
 
 class LoadRefused(Exception):
@@ -43,6 +50,18 @@ class LoadedLibrary(JITCodeLibrary):
         self.enable_object_caching()
         self._set_compiled_object(code)
 
+    # numba scans the module at these three points, and this one is empty: the object code holds everything, and
+    # what the scans look for (dynamic globals, undefined and unresolved symbols) was refused where it was made.
+
+    def _finalize_dynamic_globals(self) -> None:
+        pass
+
+    def _verify_declare_only_symbols(self) -> None:
+        pass
+
+    def _finalize_specific(self) -> None:
+        self._codegen._engine.finalize_object()
+
     def _get_module_for_linking(self) -> Any:
         if self._shared_module is None:
             self._shared_module = llvm.parse_bitcode(self._bitcode())
@@ -50,6 +69,18 @@ class LoadedLibrary(JITCodeLibrary):
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         return self.name, "object", (self._code, self._bitcode())
+
+
+class LinkedLibrary(LoadedLibrary):
+    """A code library that other compiles link, and that never runs here: its machine code is not loaded."""
+
+    def __init__(self, codegen: Any, name: str, code: bytes, bitcode: bytes) -> None:
+        super().__init__(codegen, name, code, lambda: bitcode)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        # Only code that holds addresses of this process asks for one, and that cannot leave it.
+        raise NotShippable(RefusalReason.DYNAMIC_GLOBALS, f"the address of {name}")
 
 
 def load(
@@ -71,17 +102,51 @@ def load(
     lacking = missing_features(parts.meta["target"]["features"])
     if lacking:
         raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
-    with global_compiler_lock:
-        try:
-            return _load(parts, own_globals, bitcode or (lambda: parts.bitcode))
-        except LoadRefused:
-            raise
-        except Exception as error:  # unpickling and linking run foreign code; damage costs a compile, never a call
-            raise LoadRefused(MissReason.LOAD_FAILED, f"{type(error).__name__}: {error}") from error
+    with global_compiler_lock, _refusals():
+        return _load(parts, own_globals, bitcode or (lambda: parts.bitcode))
+
+
+def load_for_linking(parts: Parts, arguments: tuple[Any, ...], own_globals: dict[str, Any]) -> CompileResult:
+    """A CompileResult for a jitted caller to link, in a process that will never run it.
+
+    `arguments` are the types as this process knows them: those that travelled with the parts can be
+    copies (a type that holds a dispatcher), and a copy matches nothing. No address is needed, so no
+    symbol and no CPU feature is asked for. Raises LoadRefused.
+    """
+    with global_compiler_lock, _refusals():
+        context = registry.cpu_target.target_context
+        state = serialize.loads(parts.environment)
+        library = LinkedLibrary(context.codegen(), parts.meta["library"], parts.code, parts.bitcode)
+        library._reload_init.update(state["reload_init"])
+        library._get_module_for_linking()
+        descriptor = state["descriptor"]
+        descriptor.argtypes = arguments
+        _insert_generator(context, state, library)
+        return _result(
+            context,
+            state,
+            library,
+            entry_point=object(),  # lowering knows a callee by it, and nobody calls it
+            signature=state["signature"].replace(args=arguments),
+            environment=_bind(state["environment"], own_globals),
+            referenced=[_bind(env, None) for env in state["referenced"]],
+        )
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Unpickling and linking run foreign code: damage costs a compile, never a call."""
+    try:
+        yield
+    except LoadRefused:
+        raise
+    except Exception as error:
+        raise LoadRefused(MissReason.LOAD_FAILED, f"{type(error).__name__}: {error}") from error
 
 
 def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]) -> CompileResult:
     context = registry.cpu_target.target_context
+    standin.pin(parts.meta["classes"])
     state = serialize.loads(parts.environment)
     for initialise in state["reload_init"]:
         initialise()
@@ -99,19 +164,44 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[]
     entry_point = context.get_executable(library, descriptor, environment)
     for env in referenced:
         codegen.set_env(env.env_name, env)
+    _insert_generator(context, state, library)
+    return _result(
+        context,
+        state,
+        library,
+        entry_point=entry_point,
+        signature=state["signature"],
+        environment=environment,
+        referenced=referenced,
+    )
+
+
+def _insert_generator(context: Any, state: dict[str, Any], library: LoadedLibrary) -> None:
     if state["generator"] is not None:
         generator_type, generator_descriptor = state["generator"]
         context.insert_generator(generator_type, generator_descriptor, [library])
+
+
+def _result(
+    context: Any,
+    state: dict[str, Any],
+    library: LoadedLibrary,
+    *,
+    entry_point: Any,
+    signature: Any,
+    environment: Environment,
+    referenced: list[Environment],
+) -> CompileResult:
     return CompileResult(
         typing_context=context.typing_context,
         target_context=context,
         entry_point=entry_point,
         typing_error=None,
         type_annotation=state["annotation"],
-        signature=state["signature"],
+        signature=signature,
         objectmode=False,
         lifted=state["lifted"],
-        fndesc=descriptor,
+        fndesc=state["descriptor"],
         library=library,
         call_helper=None,
         environment=environment,
@@ -139,7 +229,10 @@ def _require_symbols(context: Any, names: list[str]) -> None:
 
 
 def _missing(names: list[str]) -> list[str]:
-    return [name for name in names if llvm.address_of_symbol(name) is None]
+    unknown = [name for name in names if name not in _addressed]
+    missing = [name for name in unknown if llvm.address_of_symbol(name) is None]
+    _addressed.update(set(unknown).difference(missing))
+    return missing
 
 
 def _bind(parts: tuple[str | None, list[Any], str], own_globals: dict[str, Any] | None) -> Environment:

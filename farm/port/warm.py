@@ -8,6 +8,7 @@ import gc
 from numba.core import registry
 from numba.np.ufunc import parallel
 
+from farm.port import library
 from farm.port.target import renew_symbol_names
 
 
@@ -15,6 +16,7 @@ def warm() -> None:
     """Prepare this process for forking workers. Starts no thread."""
     # Compiling parallel code launches the threading layer, and a worker never runs what it compiles.
     parallel._launch_threads = _register_parallel_symbols
+    library.take_over()  # before numba's own dispatchers are made, so that theirs keep their callers' flags apart too
     registry.cpu_target.typing_context.refresh()
     registry.cpu_target.target_context.refresh()
     renew_symbol_names()

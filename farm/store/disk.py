@@ -58,6 +58,7 @@ README: Final = """\
 This directory is a cache of numba-farm: machine code that numba compiled, one file per function and types.
 
 It may be deleted at any time, as a whole or in part; what is missing is compiled again.
+`farm cache stats` measures it, `farm cache clear` empties it.
 Files are loaded as code. Keep the directory closed to everyone else (chmod 700).
 """
 

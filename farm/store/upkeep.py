@@ -30,11 +30,16 @@ QUARANTINE_MAX_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """What lies in a store: number and bytes of its artifacts, and number of files in quarantine."""
+    """What lies in a store: number and bytes of its artifacts, and number of files in quarantine.
+
+    The uses are in seconds since the epoch, and may be an hour old; None without artifacts.
+    """
 
     entries: int = 0
     bytes: int = 0
     quarantined: int = 0
+    oldest_use: float | None = None
+    newest_use: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,16 @@ class Places:
 
 
 def measure(places: Places) -> StoreStats:
-    """Count the files and their bytes."""
-    sizes = [status.st_size for _, status in places.entries()]
-    return StoreStats(len(sizes), sum(sizes), sum(1 for _ in _files(places.quarantine)))
+    """Count the files and their bytes, and look when they were used."""
+    found = [status for _, status in places.entries()]
+    uses = [_used_at(status) for status in found]
+    return StoreStats(
+        entries=len(found),
+        bytes=sum(status.st_size for status in found),
+        quarantined=sum(1 for _ in _files(places.quarantine)),
+        oldest_use=min(uses, default=None),
+        newest_use=max(uses, default=None),
+    )
 
 
 def clear(places: Places) -> int:
@@ -126,7 +138,7 @@ def _evict(places: Places, size_max_bytes: int, now: float) -> tuple[int, int]:
     if total <= size_max_bytes:
         return 0, 0
     entries = freed = 0
-    for path, status in sorted(found, key=lambda file: max(file[1].st_atime, file[1].st_mtime)):
+    for path, status in sorted(found, key=lambda file: _used_at(file[1])):
         if total - freed <= size_max_bytes * TRIM_TO:
             break
         # A file from the far future, after the clock was set back, must not stay for ever.
@@ -134,6 +146,10 @@ def _evict(places: Places, size_max_bytes: int, now: float) -> tuple[int, int]:
             entries += 1
             freed += status.st_size
     return entries, freed
+
+
+def _used_at(status: os.stat_result) -> float:
+    return max(status.st_atime, status.st_mtime)
 
 
 def _sweep_locks(places: Places, now: float) -> int:

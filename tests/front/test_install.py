@@ -98,6 +98,7 @@ def test_folded_arguments_reach_the_machine_code() -> None:
         assert probe(*call) == with_defaults(*call)
 
 
+@pytest.mark.concurrency
 def test_one_signature_installed_by_many_threads_is_inserted_once() -> None:
     probe = Probe(double)
     result, _ = compile_signature(probe, (float64,), None, None)

@@ -115,6 +115,7 @@ def test_strict_counts_no_execution(profiler: Profiler) -> None:
     assert profiler.profile("f").execution_count == 0
 
 
+@pytest.mark.concurrency
 def test_two_first_calls_at_once_give_exactly_one_first() -> None:
     for _ in range(200):
         profiler, barrier, grounds = Profiler(LIMITS), threading.Barrier(2), []

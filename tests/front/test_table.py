@@ -186,6 +186,7 @@ def test_a_waiter_that_cancels_does_not_undo_the_compile(table: Table[str, int])
     assert entry.snapshot().value == 7
 
 
+@pytest.mark.concurrency
 def test_waiters_are_called_outside_the_lock(table: Table[str, int]) -> None:
     entry, seen = table.get_or_create("a"), []
     flight = reserved(entry)
@@ -215,6 +216,7 @@ def test_result_after_close_is_dropped(table: Table[str, int]) -> None:
     assert entry.snapshot().value is None
 
 
+@pytest.mark.concurrency
 def test_racing_callers_make_one_job() -> None:
     for _ in range(ROUNDS):
         table: Table[str, int] = Table()
@@ -235,6 +237,7 @@ def test_racing_callers_make_one_job() -> None:
         assert profiler.profile("f").execution_count == 1
 
 
+@pytest.mark.concurrency
 def test_publish_racing_finalize_either_counts_or_is_dropped() -> None:
     for _ in range(ROUNDS):
         table: Table[str, int] = Table()

@@ -66,6 +66,7 @@ def test_it_prints_as_a_plain_table() -> None:
     assert len(lines) == 15
 
 
+@pytest.mark.concurrency
 def test_counts_from_many_threads_add_up() -> None:
     counters = Counters()
 

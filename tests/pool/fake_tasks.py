@@ -1,7 +1,10 @@
 """Tasks that a worker can be given in tests: the payload is `what:argument`."""
 
+import contextlib
+import ctypes
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -10,6 +13,7 @@ from farm.job.messages import Built, Busy, Origin, Rejected, WorkerAnswer
 from farm.reasons import RefusalReason
 
 KEY = CompileKey("0" * 64)
+_kept: list[bytearray] = []
 
 
 def built(data: bytes) -> Built:
@@ -34,6 +38,18 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
         hoard = bytearray(os.urandom(1 << 20)) * int(argument)
         while hoard:
             time.sleep(0.1)
+    elif what == "keep":
+        _kept.append(bytearray(os.urandom(1 << 20)) * int(argument))
+        return built(str(os.getpid()).encode())
+    elif what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "deaf":
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
+                sock.shutdown(socket.SHUT_WR)  # the reader's side stays: the worker does not see an end
+        signal.pause()
+    elif what == "gil":
+        ctypes.PyDLL(None).sleep(int(argument))  # PyDLL: the call holds the GIL, no other thread runs
     elif what == "loop":
         while True:
             pass

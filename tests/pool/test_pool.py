@@ -1,7 +1,9 @@
 """The pool with real processes."""
 
+import contextlib
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,8 +18,8 @@ import pytest
 from fake_tasks import KEY
 
 from farm.job.messages import Built, Cancelled, Died, FinalAnswer, Job, OutOfMemory, Rejected, TimedOut
+from farm.pool.loop import Times
 from farm.pool.pool import Pool
-from farm.pool.size import workers_allowed
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
 from farm.reasons import RefusalReason
 
@@ -94,10 +96,12 @@ def test_a_large_payload_goes_through(pool: Pool) -> None:
     assert len(text(send(pool, "echo:" + "x" * 5_000_000))) == 5_000_005
 
 
+@pytest.mark.concurrency
 def test_a_crash_is_retried_once_on_another_worker(pool: Pool, tmp_path: Path) -> None:
     assert text(send(pool, f"once:{tmp_path / 'mark'}")) == "second"
 
 
+@pytest.mark.concurrency
 def test_two_deaths_condemn_and_others_are_undisturbed(pool: Pool) -> None:
     bad, good = send(pool, "exit:7"), [send(pool, f"echo:{i}") for i in range(10)]
     assert result(bad) == Died(7, None, "last words")
@@ -134,10 +138,12 @@ def test_an_exception_of_the_task_is_a_rejection(pool: Pool) -> None:
     assert result(send(pool, "raise:oops")) == Rejected(RefusalReason.RESTORE_FAILED, "ValueError: oops")
 
 
+@pytest.mark.concurrency
 def test_busy_goes_back_to_the_queue(pool: Pool, tmp_path: Path) -> None:
     assert text(send(pool, f"busy:{tmp_path / 'mark'}")).startswith("busy")
 
 
+@pytest.mark.concurrency
 def test_a_foreman_killed_is_restarted_and_its_jobs_finish(pool: Pool, tmp_path: Path) -> None:
     foreman = int(text(send(pool, "ppid:")))
     os.mkfifo(gate := tmp_path / "gate")
@@ -150,6 +156,120 @@ def test_a_foreman_killed_is_restarted_and_its_jobs_finish(pool: Pool, tmp_path:
     assert text(waiting).startswith("gate")
 
 
+def test_a_stopped_foreman_is_replaced_and_its_jobs_finish(tmp_path: Path) -> None:
+    seen: list[PoolEvent] = []
+    pool = make(times=Times(silent_s=0.5), on_event=seen.append)
+    try:
+        foreman, worker = int(text(send(pool, "ppid:"))), int(text(send(pool, "pid:")))
+        os.mkfifo(gate := tmp_path / "gate")
+        waiting = send(pool, f"gate:{gate}")
+        eventually(lambda: " 1 busy" in repr(pool))
+        os.kill(foreman, signal.SIGSTOP)
+        eventually(lambda: not alive(foreman) and not alive(worker))
+        assert int(text(send(pool, "ppid:"))) != foreman
+        open(gate, "wb").close()
+        assert text(waiting).startswith("gate")
+        (lost,) = [event for event in seen if event.kind is PoolEventKind.FOREMAN_LOST]
+        assert "silent" in lost.detail
+    finally:
+        pool.close(0)
+
+
+def test_a_slow_but_living_foreman_is_left_alone(pool: Pool) -> None:
+    pool = make(times=Times(silent_s=0.05))
+    try:
+        foreman = text(send(pool, "ppid:"))
+        assert result(send(pool, "loop:", deadline_s=2.5)) == TimedOut(2.5)
+        assert text(send(pool, "ppid:")) == foreman
+    finally:
+        pool.close(0)
+
+
+def test_an_idle_foreman_leaves_and_comes_back_with_the_next_job() -> None:
+    pool = make(times=Times(worker_idle_s=0.1, foreman_idle_s=0.1))
+    try:
+        foreman = int(text(send(pool, "ppid:")))
+        eventually(lambda: not alive(foreman))
+        assert not psutil.Process().children()
+        assert int(text(send(pool, "ppid:"))) != foreman
+    finally:
+        pool.close(0)
+
+
+def test_a_worker_that_has_grown_is_replaced() -> None:
+    pool = make(workers_max=1, growth_max_bytes=100 << 20)
+    try:
+        first = text(send(pool, "pid:"))
+        assert text(send(pool, "keep:50")) == text(send(pool, "pid:")) == first
+        assert text(send(pool, "keep:100")) == first
+        assert text(send(pool, "pid:")) != first
+    finally:
+        pool.close(0)
+
+
+def test_a_worker_killed_from_outside_does_not_condemn_its_job(pool: Pool, tmp_path: Path) -> None:
+    os.mkfifo(gate := tmp_path / "gate")
+    waiting = send(pool, f"gate:{gate}")
+    for _ in range(3):  # DEATHS_MAX and one
+        eventually(lambda: waiting.worker_pid is not None and alive(waiting.worker_pid))
+        pid = waiting.worker_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda pid=pid: waiting.worker_pid != pid)  # type: ignore[misc]
+    open(gate, "wb").close()
+    assert text(waiting).startswith("gate")
+
+
+def test_a_worker_killed_from_outside_for_ever_comes_to_an_end(pool: Pool) -> None:
+    assert result(send(pool, "kill:")) == Died(None, signal.SIGKILL, "")
+
+
+def test_a_job_that_closes_its_socket_is_a_job_that_ended_its_worker(pool: Pool) -> None:
+    assert result(send(pool, "deaf:")) == Died(None, None, "")
+
+
+def test_a_ticket_and_an_event_name_the_worker() -> None:
+    seen: list[PoolEvent] = []
+    pool = make(on_event=seen.append)
+    try:
+        before, ticket = time.monotonic(), send(pool, "pid:")
+        assert ticket.sent_at is None or ticket.sent_at >= before
+        assert text(ticket) == str(ticket.worker_pid)
+        assert ticket.sent_at is not None and before <= ticket.sent_at <= time.monotonic()
+        sent = [event for event in seen if event.kind is PoolEventKind.JOB_SENT]
+        assert [event.worker_pid for event in sent] == [ticket.worker_pid]
+    finally:
+        pool.close(0)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def test_no_descriptors_left_is_an_answer_and_not_an_exception(pool: Pool) -> None:
+    text(send(pool, "pid:"))
+    other = make()
+    with no_descriptors():
+        refused = result(send(other, "echo:"))
+        assert isinstance(refused, Cancelled) and "could not be started" in refused.detail
+        answers = [result(send(pool, "loop:", deadline_s=0.5)) for _ in range(2)]
+        assert all(isinstance(answer, (TimedOut, Cancelled)) for answer in answers)
+    assert text(send(pool, "echo:")) == text(send(other, "echo:")) == "echo:"
+    other.close(0)
+
+
 def test_a_foreman_that_cannot_start_cancels_with_its_output() -> None:
     pool = make(preload="fake_tasks:preload_fails")
     try:
@@ -159,6 +279,7 @@ def test_a_foreman_that_cannot_start_cancels_with_its_output() -> None:
         pool.close(0)
 
 
+@pytest.mark.concurrency
 def test_result_after_close_is_dropped(pool: Pool) -> None:
     ticket = send(pool, "loop:")
     eventually(lambda: " 1 busy" in repr(pool))
@@ -169,6 +290,7 @@ def test_result_after_close_is_dropped(pool: Pool) -> None:
     assert repr(pool) == "<Pool [closed]>"
 
 
+@pytest.mark.concurrency
 def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
     text(send(pool, "echo:"))
     if (child := os.fork()) == 0:
@@ -181,6 +303,7 @@ def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
     assert text(send(pool, "echo:after")) == "echo:after"
 
 
+@pytest.mark.concurrency
 def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
     seen: list[PoolEventKind] = []
 
@@ -199,7 +322,8 @@ def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
         pool.close(0)
 
 
-@pytest.mark.parametrize("what", ["loop:", "stop:"])
+@pytest.mark.concurrency
+@pytest.mark.parametrize("what", ["loop:", "stop:", "gil:30"])
 def test_a_killed_front_leaves_no_process(what: str) -> None:
     code = textwrap.dedent(f"""
         import sys; sys.path[:] = {list(PATHS)!r}
@@ -218,7 +342,7 @@ def test_a_killed_front_leaves_no_process(what: str) -> None:
         tree = [child.pid for child in psutil.Process(front.pid).children(recursive=True)]
         assert len(tree) >= 3
         front.kill()
-    eventually(lambda: not any(map(alive, tree)))
+    eventually(lambda: not any(map(alive, tree)), 1.0)
 
 
 def test_a_users_typing_module_does_not_break_the_foreman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,12 +353,6 @@ def test_a_users_typing_module_does_not_break_the_foreman(tmp_path: Path, monkey
         assert text(send(pool, "echo:")) == "echo:"
     finally:
         pool.close(0)
-
-
-def test_the_number_of_workers_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text("100000 100000")
-    number, why = workers_allowed(tmp_path)
-    assert number == 1 and "quota 1" in why
 
 
 def test_a_key_mismatch_is_passed_on_after_a_fresh_worker(pool: Pool) -> None:

@@ -1,11 +1,15 @@
 """The pool's rules, without any process."""
 
+import signal
+
 import pytest
 
 from farm.job.key import CompileKey
 from farm.job.messages import Built, Busy, Cancelled, Died, Origin, OutOfMemory, Rejected, TimedOut, WorkerAnswer
-from farm.pool import schedule as on
-from farm.pool.schedule import FinishJob, ForkWorker, Instruction, KillWorker, Schedule, SendJob, StartForeman
+from farm.pool import instructions as on
+from farm.pool import schedule as rules
+from farm.pool.instructions import FinishJob, ForkWorker, Instruction, KillWorker, SendJob, StartForeman, StopForeman
+from farm.pool.schedule import Schedule
 from farm.reasons import RefusalReason
 
 KEY = CompileKey("0" * 64)
@@ -27,12 +31,14 @@ def started(schedule: Schedule, worker: int) -> list[Instruction]:
     return schedule.handle(on.WorkerStarted(worker))
 
 
-def answer(schedule: Schedule, worker: int, job: int, attempt: int, it: WorkerAnswer = BUILT) -> list[Instruction]:
-    return schedule.handle(on.Answered(worker, job, attempt, it))
+def answer(
+    schedule: Schedule, worker: int, job: int, attempt: int, it: WorkerAnswer = BUILT, grown_bytes: int = 0
+) -> list[Instruction]:
+    return schedule.handle(on.Answered(worker, job, attempt, it, grown_bytes))
 
 
-def died(schedule: Schedule, worker: int, *, by_us: bool = False) -> list[Instruction]:
-    return schedule.handle(on.WorkerExited(worker, None, 11, "bang", by_us))
+def died(schedule: Schedule, worker: int, *, by_us: bool = False, number: int = signal.SIGSEGV) -> list[Instruction]:
+    return schedule.handle(on.WorkerExited(worker, None, number, "bang", by_us))
 
 
 def running(*, waited: bool = True, workers_max: int = 1, jobs_max: int = 500) -> Schedule:
@@ -102,18 +108,49 @@ def test_deaths_by_us_and_by_the_foreman_do_not_count() -> None:
     assert died(schedule, 3) == [ForkWorker(4, 0)]
 
 
+@pytest.mark.parametrize("number", sorted(rules.OUTSIDE_SIGNALS))
+def test_deaths_from_outside_count_apart_and_come_to_an_end(number: int) -> None:
+    schedule = running()
+    assert died(schedule, 1) == [ForkWorker(2, 0)]
+    for worker in range(2, rules.OUTSIDE_DEATHS_MAX + 1):
+        started(schedule, worker)
+        assert died(schedule, worker, number=number) == [ForkWorker(worker + 1, 0)]
+    started(schedule, rules.OUTSIDE_DEATHS_MAX + 1)
+    out = died(schedule, rules.OUTSIDE_DEATHS_MAX + 1, number=number)
+    assert out == [FinishJob(1, Died(None, number, "bang"))]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE])
+def test_deaths_by_signals_of_crashes_are_the_jobs_doing(number: int) -> None:
+    schedule = running()
+    assert died(schedule, 1, number=number) == [ForkWorker(2, 0)]
+    started(schedule, 2)
+    assert died(schedule, 2, number=number) == [FinishJob(1, Died(None, number, "bang"))]
+
+
+def test_a_foreman_without_jobs_and_workers_is_sent_away_and_started_again() -> None:
+    schedule = running()
+    assert schedule.handle(on.ForemanIdle()) == []
+    answer(schedule, 1, 1, 1)
+    assert schedule.handle(on.ForemanIdle()) == []
+    assert schedule.handle(on.WorkerIdle(1)) == [KillWorker(1)]
+    assert schedule.handle(on.ForemanIdle()) == [StopForeman()]
+    assert schedule.handle(on.ForemanIdle()) == []
+    assert submit(schedule, 2) == [StartForeman(0)]
+
+
 def test_a_foreman_lost_again_and_again_cancels() -> None:
     schedule = running()
-    for _ in range(on.STARTS_FAILED_MAX - 1):
+    for _ in range(rules.STARTS_FAILED_MAX - 1):
         assert schedule.handle(on.ForemanLost("gone")) != []
     assert schedule.handle(on.ForemanLost("gone")) == [FinishJob(1, Cancelled("gone"))]
-    assert submit(schedule, 2) == [StartForeman(on.STARTS_FAILED_MAX)]
+    assert submit(schedule, 2) == [StartForeman(rules.STARTS_FAILED_MAX)]
 
 
 def test_workers_that_never_start_cancel() -> None:
     schedule = up()
     submit(schedule, 1)
-    out = [died(schedule, worker) for worker in range(1, on.FORKS_FAILED_MAX + 1)]
+    out = [died(schedule, worker) for worker in range(1, rules.FORKS_FAILED_MAX + 1)]
     assert [type(i) for i in out[-1]] == [FinishJob]
 
 
@@ -132,6 +169,15 @@ def test_busy_rests_until_a_tick() -> None:
     assert schedule.handle(on.Tick()) == [SendJob(1, 1, 2)]
 
 
+def test_a_key_that_stays_busy_is_given_back_for_the_front_to_compile() -> None:
+    schedule = running()
+    for attempt in range(1, rules.BUSY_MAX):
+        assert answer(schedule, 1, 1, attempt, Busy(KEY)) == []
+        assert schedule.handle(on.Tick()) == [SendJob(1, 1, attempt + 1)]
+    (finish,) = answer(schedule, 1, 1, rules.BUSY_MAX, Busy(KEY))
+    assert isinstance(finish, FinishJob) and isinstance(finish.answer, Rejected)
+
+
 def test_a_key_mismatch_is_tried_on_a_fresh_worker_once() -> None:
     schedule = running()
     assert answer(schedule, 1, 1, 1, MISMATCH) == [KillWorker(1), ForkWorker(2, 0)]
@@ -141,6 +187,15 @@ def test_a_key_mismatch_is_tried_on_a_fresh_worker_once() -> None:
 
 def test_a_worker_is_replaced_after_its_jobs() -> None:
     assert answer(running(jobs_max=1), 1, 1, 1) == [KillWorker(1), FinishJob(1, BUILT)]
+
+
+def test_a_worker_that_has_grown_is_replaced_and_its_answer_counts() -> None:
+    schedule = running()
+    submit(schedule, 2, waited=True)
+    assert answer(schedule, 1, 1, 1, grown_bytes=rules.GROWTH_MAX_BYTES - 1) == [FinishJob(1, BUILT), SendJob(1, 2, 1)]
+    submit(schedule, 3, waited=True)
+    out = answer(schedule, 1, 2, 1, grown_bytes=rules.GROWTH_MAX_BYTES)
+    assert out == [KillWorker(1), FinishJob(2, BUILT), ForkWorker(2, 0)]
 
 
 def test_an_idle_worker_leaves_and_a_busy_one_does_not() -> None:

@@ -11,6 +11,7 @@ import pytest
 from numba import njit
 
 from farm.errors import NotShippable
+from farm.port import describe
 from farm.port.capture import dump, restore
 from farm.reasons import RefusalReason
 
@@ -58,12 +59,12 @@ CASES = {
     "intrinsic": "from numba.extending import intrinsic\n@intrinsic\ndef twice(context, x):\n"
     "    def build(context, builder, signature, args): return builder.fadd(args[0], args[0])\n"
     "    return x(x), build\n@njit\ndef f(x): return twice(x)\n",
+    "enum": "class E(enum.Enum):\n    A = 1\n    B = 2\n@njit\ndef f(x): return x + E.B.value\n",
+    "exception": "class Bad(ValueError): pass\n@njit\ndef f(x):\n    if x < 0: raise Bad('no')\n    return x\n",
     "tuple of dispatchers": "FS = (njit(lambda x: x + 1), njit(lambda x: x * 2))\n"
     "@njit\ndef f(x): return FS[0](x) + FS[1](x)\n",
 }
 IMPORTING = {
-    "enum": "class E(enum.Enum):\n    A = 1\n    B = 2\n@njit\ndef f(x): return x + E.B.value\n",
-    "exception": "class Bad(ValueError): pass\n@njit\ndef f(x):\n    if x < 0: raise Bad('no')\n    return x\n",
     "stencil": "@stencil\ndef s(a): return a[-1] + a[1]\n@njit\ndef f(x): return s(np.ones(5) * x)[2]\n",
     "jitclass": "from numba.experimental import jitclass\n@jitclass([('v', types.float64)])\nclass B:\n"
     "    def __init__(self, v): self.v = v\n    def twice(self): return self.v * 2\n"
@@ -136,3 +137,11 @@ def test_only_named_globals_travel() -> None:
     data = dump(njit(space["f"]))
     assert len(data) < 10_000
     assert restore(data)() == 1
+
+
+def test_the_file_and_the_lines_of_a_function_travel() -> None:
+    space: dict[str, Any] = {"__name__": "m"}
+    exec(compile("\n\ndef f():\n    return [i for i in (lambda: 3)()]\n", "somewhere/user.py", "exec"), space)
+    code, sent = restore(dump(space["f"])).__code__, space["f"].__code__
+    for one, other in zip(describe.nested_code(code), describe.nested_code(sent), strict=True):
+        assert (one.co_filename, list(one.co_lines())) == ("somewhere/user.py", list(other.co_lines()))

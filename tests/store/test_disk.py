@@ -183,6 +183,16 @@ def test_a_good_file_that_could_not_be_loaded_stays(root: Path, make: Make) -> N
         assert store.misses[reason] == 1 and store.contains(make().key)
 
 
+def test_stats_tell_the_oldest_and_the_newest_use(root: Path, make: Make) -> None:
+    store = DiskStore(root)
+    assert (store.stats().oldest_use, store.stats().newest_use) == (None, None)
+    for name, used_at in (("f", 1e9), ("g", 2e9), ("h", 3e9)):
+        store.put(make(name))
+        (path,) = root.rglob(f"{make(name).key.hex}.farm")
+        os.utime(path, (used_at, 5e8))
+    assert (store.stats().oldest_use, store.stats().newest_use) == (1e9, 3e9)
+
+
 def test_clear_leaves_no_artifact(root: Path, make: Make) -> None:
     store = DiskStore(root)
     store.put(make("f"))

@@ -53,6 +53,7 @@ def test_an_error_in_the_block_frees_the_lock_and_travels_on(tmp_path: Path) -> 
         assert outcome is LockOutcome.ACQUIRED
 
 
+@pytest.mark.concurrency
 def test_lock_freed_on_sigkill(child: Start, tmp_path: Path) -> None:
     holder = hold(child, tmp_path / "l")
     with key_lock(tmp_path / "l", 0) as outcome:
@@ -63,6 +64,7 @@ def test_lock_freed_on_sigkill(child: Start, tmp_path: Path) -> None:
         assert outcome is LockOutcome.ACQUIRED
 
 
+@pytest.mark.concurrency
 def test_lock_of_a_stopped_holder_times_out_within_its_bound(child: Start, tmp_path: Path) -> None:
     holder = hold(child, tmp_path / "l")
     os.kill(holder.pid, signal.SIGSTOP)
@@ -73,6 +75,7 @@ def test_lock_of_a_stopped_holder_times_out_within_its_bound(child: Start, tmp_p
     assert 0.15 < time.monotonic() - started < 5
 
 
+@pytest.mark.concurrency
 def test_a_waiter_gets_the_lock_when_the_holder_lets_go(child: Start, tmp_path: Path) -> None:
     holder = hold(child, tmp_path / "l")
     assert holder.stdin is not None

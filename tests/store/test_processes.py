@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
+import pytest
+
 from farm.reasons import MissReason
 from farm.store.artifact import Artifact, Miss, Stored
 from farm.store.disk import DiskStore
@@ -73,6 +75,7 @@ def release(process: "Popen[str]") -> None:
     process.stdin.flush()
 
 
+@pytest.mark.concurrency
 def test_writer_killed_before_rename_leaves_a_miss(root: Path, make: Make, child: Start) -> None:
     writer = child(COMMON + STOP_BEFORE_RENAME, root)
     assert line(writer) == "written"
@@ -96,6 +99,7 @@ def test_disk_full_is_unwritable_and_leaves_nothing(root: Path, make: Make, chil
     assert os.listdir(root / "v1" / "tmp") == []
 
 
+@pytest.mark.concurrency
 def test_eight_processes_on_the_same_keys_never_read_a_torn_artifact(root: Path, child: Start) -> None:
     processes = [child(COMMON + PUT_AND_GET, root, mark) for mark in "12345678"]
     assert [line(process) for process in processes] == ["ready"] * 8

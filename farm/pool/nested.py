@@ -1,0 +1,125 @@
+"""The library of a worker's job, kept in the store: callees found there, compiled callees published there.
+
+A callee's key is the one that the front computes when the callee itself is asked for with the same flags.
+Never wait while holding a key: a callee's lock is tried once, and if it is taken the callee is compiled
+and published all the same. Any error of the store costs a compile, never the job.
+"""
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from typing import Final
+
+from farm.errors import NotShippable
+from farm.job.functor import compute_key
+from farm.job.key import CompileKey
+from farm.job.messages import Nested, Origin
+from farm.port.compile import Parts
+from farm.port.library import Place, Request
+from farm.reasons import DegradedReason, MissReason, RefusalReason
+from farm.store.artifact import Artifact, Miss
+from farm.store.disk import DiskStore, StoreUnwritable
+from farm.store.lock import LockOutcome
+
+LOCK_TIMEOUT_S: Final = 0.0
+
+
+class StoreLibrary:
+    """The library of one job, over one store (None: callees are only counted), and what went through it."""
+
+    def __init__(self, store: DiskStore | None) -> None:
+        self.store = store
+        self.nested: list[Nested] = []
+        self.misses: Counter[MissReason] = Counter()
+        self.degraded: dict[DegradedReason, str] = {}
+
+    def __call__(self, request: Request) -> Place:
+        """The callee's place, with its parts if the store has them."""
+        place = _StorePlace(self, request)
+        if self.store is None:
+            return place
+        try:
+            place.key = compute_key(request.dispatcher, request.arguments, request.return_type, request.caller_flags)
+        except NotShippable as refusal:
+            place.withheld = refusal.reason
+        except Exception:  # the walk meets the user's objects, and what they do when they are looked at
+            place.withheld = RefusalReason.UNKEYABLE
+        else:
+            place.parts = self.find(self.store, place.key) or place.claim(self.store, place.key)
+        return place
+
+    def find(self, store: DiskStore, key: CompileKey) -> Parts | None:
+        """The parts under a key, bitcode included: a caller will link them."""
+        found = store.get(key)
+        if isinstance(found, Miss):
+            self.misses[found.reason] += 1
+            return None
+        bitcode = found.bitcode()
+        if isinstance(bitcode, Miss):
+            self.drop(store, key, bitcode)
+            return None
+        return Parts(dict(found.meta), found.code, bitcode, found.environment)
+
+    def drop(self, store: DiskStore, key: CompileKey, miss: Miss) -> None:
+        """Count an artifact that was found and does not serve, and set it aside if its bytes are bad."""
+        self.misses[miss.reason] += 1
+        store.note(key, miss)
+
+
+class _StorePlace:
+    """One callee's place in the store."""
+
+    def __init__(self, library: StoreLibrary, request: Request) -> None:
+        body = request.dispatcher.py_func
+        self.parts: Parts | None = None
+        self.key: CompileKey | None = None
+        self.withheld: RefusalReason | None = None
+        self._library = library
+        self._function = f"{body.__module__}.{body.__qualname__}"
+        self._signature = f"({', '.join(map(str, request.arguments))})"
+        self._started = time.perf_counter()
+        self._lock = ExitStack()
+
+    def claim(self, store: DiskStore, key: CompileKey) -> Parts | None:
+        """Try for the lock, which a top-level job for the same key then respects; look again if it is ours."""
+        if store.readonly:
+            return None
+        outcome = self._lock.enter_context(store.lock(key, LOCK_TIMEOUT_S))
+        if outcome is LockOutcome.ACQUIRED and store.contains(key):
+            return self._library.find(store, key)
+        return None
+
+    def loaded(self) -> None:
+        self._note(Origin.STORE)
+
+    def unusable(self, reason: MissReason, detail: str) -> None:
+        if self._library.store is not None and self.key is not None:
+            self._library.drop(self._library.store, self.key, Miss(reason, detail))
+
+    def publish(self, parts: Parts) -> None:
+        store, key = self._library.store, self.key
+        size = 0
+        if store is not None and key is not None and not store.readonly:
+            artifact = as_artifact(key, parts, time.perf_counter() - self._started)
+            try:
+                store.put(artifact)
+            except StoreUnwritable as problem:
+                self._library.degraded.setdefault(problem.reason, str(problem))
+            else:
+                size = sum(map(len, (parts.code, parts.bitcode, parts.environment)))
+        self._note(Origin.COMPILED, size)
+
+    def withhold(self, refusal: NotShippable) -> None:
+        self.withheld = refusal.reason
+        self._note(Origin.COMPILED)
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _note(self, origin: Origin, size: int = 0) -> None:
+        self._library.nested.append(Nested(self._function, self._signature, origin, self.withheld, size))
+
+
+def as_artifact(key: CompileKey, parts: Parts, compile_s: float) -> Artifact:
+    """Compiled parts as the store takes them."""
+    return Artifact(key, parts.meta | {"compile_s": compile_s}, parts.code, parts.bitcode, parts.environment)

@@ -1,0 +1,364 @@
+"""What users ask of a dispatcher and of a farm, beyond calling."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from numba import literally, types
+
+import farm
+from farm import CompileState
+from farm.errors import ConfigError, DecorationError, SignatureError
+from farm.front.pending import Source
+from farm.observe import events
+from farm.reasons import RefusalReason
+
+OVERFLOW = 10**9
+
+
+@pytest.fixture
+def barn(tmp_path: Path) -> Iterator[farm.Farm]:
+    with farm.Farm(cache_dir=tmp_path / "cache", workers=2) as one:
+        yield one
+
+
+def cube(a):
+    return a * a * a
+
+
+def half(a):
+    return a / 2
+
+
+def impossible(a):
+    return a.no_such_attribute
+
+
+# -- one signature --------------------------------------------------------------------------------------
+
+
+def test_submit_gives_a_future_of_the_status(barn: farm.Farm) -> None:
+    function = farm.njit(cube, farm=barn)
+    status = function.submit("int64(int64)").result(60)
+    assert (status.state, status.error, status.reason) == (CompileState.COMPILED, None, None)
+    assert status.origin is not None and status.origin.source is Source.WORKER
+    assert status.seconds is not None and status.seconds > 0
+    assert function.submit((types.int64,)).result(1) == status
+
+
+def test_submit_of_what_cannot_compile_gives_numbas_error(barn: farm.Farm) -> None:
+    future = farm.njit(impossible, farm=barn).submit("(int64,)")
+    with pytest.raises(numba.TypingError, match="no_such_attribute"):
+        future.result(60)
+
+
+def test_compile_blocks_and_gives_a_callable(barn: farm.Farm) -> None:
+    function = farm.njit(cube, farm=barn)
+    code = function.compile("int64(int64)")
+    assert code(OVERFLOW) != OVERFLOW**3
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+def test_status_of_what_nobody_asked_for_is_uncompiled(barn: farm.Farm) -> None:
+    assert farm.njit(cube, farm=barn).status((types.int64,)).state is CompileState.UNCOMPILED
+
+
+@pytest.mark.parametrize("bad", ["int64(", "no_such_type(int64)", "int64(int64) -> x", 3, [1]])
+def test_a_signature_that_does_not_parse_is_named(barn: farm.Farm, bad: object) -> None:
+    function = farm.njit(cube, farm=barn)
+    for ask in (function.submit, function.status, function.compile):
+        with pytest.raises(SignatureError, match="is not a signature"):
+            ask(bad)
+    assert barn.stats().pending == 0
+
+
+# -- explicit signatures --------------------------------------------------------------------------------
+
+
+def outcome(function: object, value: object) -> object:
+    """What a call gives, type included, or the start of what it raises."""
+    try:
+        found = function(value)  # type: ignore[operator]
+    except TypeError as error:
+        return str(error).partition(" for ")[0]
+    return type(found), found
+
+
+@pytest.mark.parametrize(
+    "declared", [["float64(float64)", "complex128(complex128)"], ["float64(float64)", "int64(int64)"], ["f4(f4)"]]
+)
+def test_explicit_signatures_are_queued_at_decoration_and_choose_as_numba_does(
+    barn: farm.Farm, declared: list[str]
+) -> None:
+    values = [3, 3.5, 3j, True, np.float32(3.1), np.int8(3)]
+    own = [outcome(numba.njit(declared)(half), value) for value in values]
+    function = farm.njit(declared, farm=barn, fallback="python")(half)
+    before = [outcome(function, value) for value in values]
+    assert function.wait(60)
+    assert [outcome(function, value) for value in values] == own
+    assert len(function.overloads) == len(declared) == barn.stats().compiled
+    # Machine code rounds a float32 once more when it is boxed; the values are the same.
+    assert [one[1] if isinstance(one, tuple) else one for one in before] == [
+        one[1] if isinstance(one, tuple) else one for one in own
+    ]
+
+
+def test_an_argument_that_fits_no_explicit_signature_is_a_type_error_before_and_after(barn: farm.Farm) -> None:
+    function = farm.njit("float64(float64)", farm=barn)(half)
+    with pytest.raises(TypeError, match="No matching definition"):
+        function("text")
+    assert function.wait(60)
+    with pytest.raises(TypeError, match="No matching definition"):
+        function("text")
+
+
+def test_a_strict_explicit_signature_blocks_the_decoration(barn: farm.Farm) -> None:
+    function = farm.njit(["float64(float64)", "int64(int64)"], farm=barn, mode="strict")(cube)
+    assert len(function.overloads) == 2
+    with pytest.raises(numba.TypingError):
+        farm.njit("float64(float64)", farm=barn, mode="strict")(impossible)
+
+
+def test_a_jitted_caller_waits_for_all_explicit_signatures(barn: farm.Farm) -> None:
+    function = farm.njit(["float64(float64)", "int64(int64)"], farm=barn)(cube)
+    caller = numba.njit(lambda a: function(a))
+    assert caller(2) == 8
+    assert isinstance(caller(2), int)
+    assert len(function.overloads) == 2
+
+
+def test_an_explicit_signature_of_a_function_that_calls_itself(barn: farm.Farm) -> None:
+    @farm.njit("int64(int64)", farm=barn)
+    def factorial(n):
+        return 1 if n < 2 else n * factorial(n - 1)
+
+    assert factorial.wait(60)
+    assert factorial(10) == 3628800
+    assert barn.stats().failed == 0
+
+
+def test_a_wrong_explicit_signature_is_refused_at_decoration() -> None:
+    with pytest.raises(SignatureError, match="no_such_type"):
+        farm.njit(["no_such_type(int64)"])(cube)
+    with pytest.raises(SignatureError):
+        farm.njit("int64(")(cube)
+
+
+# -- many -----------------------------------------------------------------------------------------------
+
+
+def test_compile_all_reports_each_pair_in_order(barn: farm.Farm) -> None:
+    good, bad = farm.njit(cube, farm=barn), farm.njit(impossible, farm=barn)
+    seen: list[tuple[int, int]] = []
+    report = farm.compile_all(
+        [(good, "(int64,)"), (bad, "(int64,)"), (good, "(float64,)")],
+        progress=lambda row, done, total: seen.append((done, total)),
+    )
+    assert [row.compiled for row in report.rows] == [True, False, True]
+    assert [row.signature for row in report.rows] == ["int64", "int64", "float64"]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert "2 of 3 compiled" in str(report)
+    assert "no_such_attribute" in str(report.failed[0])
+
+
+def test_compile_all_can_raise_the_first_error(barn: farm.Farm) -> None:
+    with pytest.raises(numba.TypingError):
+        farm.compile_all([(farm.njit(impossible, farm=barn), "(int64,)")], raise_errors=True)
+
+
+def test_compile_all_refuses_what_is_not_the_farms(barn: farm.Farm) -> None:
+    with pytest.raises(DecorationError, match="compile_all takes"):
+        farm.compile_all([(cube, "(int64,)")])
+    assert "0 of 0" in str(farm.compile_all([]))
+
+
+# -- literals -------------------------------------------------------------------------------------------
+
+
+def by_value(a, n):
+    return a + literally(n)
+
+
+def test_a_function_that_asks_for_literals_is_compiled_by_value(barn: farm.Farm) -> None:
+    function = farm.njit(by_value, farm=barn, mode="strict")
+    assert [function(1, 2), function(1, 3), function(1, 2)] == [3, 4, 3]
+    assert {str(kinds[1]) for kinds in function.overloads} == {"Literal[int](2)", "Literal[int](3)"}
+    assert barn.stats().compiled == 2 and barn.stats().failed == 0
+
+
+def test_literals_in_async_mode_run_the_fallback_first(barn: farm.Farm) -> None:
+    function = farm.njit(by_value, farm=barn)
+    for _ in range(3):
+        assert function(1, 2) == 3
+        assert function.wait(60)
+    assert barn.stats().compiled == 1 and barn.stats().failed == 0
+    assert "compiled for each value" in farm.explain(function, 1, 2) or "runs machine code" in farm.explain(
+        function, 1, 2
+    )
+
+
+def test_a_jitted_caller_passes_literals_on(barn: farm.Farm) -> None:
+    function = farm.njit(by_value, farm=barn)
+    caller = numba.njit(lambda a: function(a, 5))
+    assert caller(1) == 6
+
+
+# -- explanations ---------------------------------------------------------------------------------------
+
+
+def test_explain_follows_the_states(barn: farm.Farm) -> None:
+    function = farm.njit(cube, farm=barn)
+    assert "Nobody has called it" in farm.explain(function, 1)
+    function(1)
+    function.wait(60)
+    assert "runs machine code" in farm.explain(function, 1)
+    assert "compiled by a worker" in farm.explain(function, 1)
+    with pytest.raises(DecorationError):
+        farm.explain(cube, 1)
+
+
+def test_explain_names_why_it_was_compiled_locally(barn: farm.Farm) -> None:
+    large = np.zeros(10**6)
+
+    @farm.njit(farm=barn, mode="strict")
+    def reads(i):
+        return large[i]
+
+    assert reads(3) == 0.0
+    text = farm.explain(reads, 3)
+    assert RefusalReason.ARRAY_TOO_LARGE.value in text and "large" in text
+    assert reads.status("(int64,)").reason is RefusalReason.ARRAY_TOO_LARGE
+
+
+def test_explain_names_numbas_error(barn: farm.Farm) -> None:
+    function = farm.njit(impossible, farm=barn, fallback=lambda a: a)
+    function(1)
+    function.wait(60)
+    assert "no_such_attribute" in farm.explain(function, 1)
+
+
+# -- events ---------------------------------------------------------------------------------------------
+
+
+class Heard:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[events.Event] = []
+
+    def on_event(self, event: events.Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[events.Event]) -> list[events.Event]:
+        return [event for event in self.events if type(event) is kind]
+
+
+def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
+    heard = Heard()
+    barn.add_listener(heard)
+    function = farm.njit(cube, farm=barn, mode="strict")
+    function(1)
+    function(1.5)
+    first, second = heard.of(events.CompileFinished)
+    assert isinstance(first, events.CompileFinished) and isinstance(second, events.CompileFinished)
+    assert (first.function, first.signature) == (function.label, "int64")
+    assert (first.compile_count, second.compile_count) == (1, 2)
+    assert second.cumulative_compile_time_s == pytest.approx(first.compile_time_s + second.compile_time_s)
+    assert not first.used_persistent_cache and first.worker is not None and first.artifact_bytes > 0
+    assert len(heard.of(events.CompileStarted)) == 2
+
+
+def test_a_load_from_the_store_is_told_too(tmp_path: Path) -> None:
+    for used in (False, True):
+        with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as one:
+            heard = Heard()
+            one.add_listener(heard)
+            farm.njit(cube, farm=one, mode="strict")(1)
+            (event,) = heard.of(events.CompileFinished)
+            assert isinstance(event, events.CompileFinished) and event.used_persistent_cache is used
+            assert len(heard.of(events.LoadStarted)) == int(used)
+
+
+def test_listener_error_keeps_the_result(barn: farm.Farm) -> None:
+    class Bad:
+        def on_event(self, event: events.Event) -> None:
+            raise RuntimeError("no")
+
+    barn.add_listener(Bad())
+    assert farm.njit(cube, farm=barn, mode="strict")(OVERFLOW) != OVERFLOW**3
+    assert len(barn.stats().degraded) == 1
+
+
+def test_a_failure_and_a_local_compile_are_told(barn: farm.Farm) -> None:
+    heard = Heard()
+    barn.add_listener(heard)
+    with pytest.raises(numba.TypingError):
+        farm.njit(impossible, farm=barn, mode="strict")(1)
+    large = np.zeros(10**6)
+    farm.njit(lambda i: large[i], farm=barn, mode="strict")(1)
+    assert len(heard.of(events.CompileFailed)) == 1
+    (local,) = heard.of(events.CompiledLocally)
+    assert isinstance(local, events.CompiledLocally) and local.reason is RefusalReason.ARRAY_TOO_LARGE
+
+
+# -- settings -------------------------------------------------------------------------------------------
+
+
+def test_configure_changes_a_farm_in_use_but_not_its_pool(barn: farm.Farm) -> None:
+    function = farm.njit(cube, farm=barn, mode="strict")
+    function(1)
+    barn.configure(on_error="raise", lazy_threshold=5)
+    assert barn.config.lazy_threshold == 5
+    with pytest.raises(ConfigError, match="when the pool started"):
+        barn.configure(workers=1)
+    with pytest.raises(ConfigError, match="did you mean"):
+        barn.configure(lazy_treshold=5)
+
+
+def test_an_error_while_a_job_is_prepared_is_a_local_compile(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise MemoryError("no room for the job")
+
+    monkeypatch.setattr("farm.front.settle.make_functor", broken)
+    function = farm.njit(cube, farm=barn)
+    function(OVERFLOW)
+    assert function.wait(60)
+    assert function(OVERFLOW) != OVERFLOW**3
+    assert function.status("(int64,)").reason is RefusalReason.HAND_OVER_FAILED
+
+
+# -- methods, arguments, pickles ------------------------------------------------------------------------
+
+
+def test_a_jitted_method_is_bound(barn: farm.Farm) -> None:
+    class Scaler:
+        @staticmethod
+        @farm.njit(farm=barn, mode="strict")
+        def scaled(a):
+            return a * 3
+
+        method = farm.njit(lambda self, a: a * 2, farm=barn, fallback="python")
+
+    assert Scaler().scaled(2) == 6
+    assert Scaler().method(2) == 4
+
+
+def test_a_dispatcher_passed_as_an_argument(barn: farm.Farm) -> None:
+    callee = farm.njit(cube, farm=barn)
+
+    @farm.njit(farm=barn, mode="strict")
+    def apply(function, a):
+        return function(a) + 1
+
+    assert apply(callee, OVERFLOW) != OVERFLOW**3 + 1
+    assert barn.stats().local == 0
+
+
+def test_a_pickled_dispatcher_is_itself_here_and_keeps_pending_signatures(barn: farm.Farm) -> None:
+    assert pickle.loads(pickle.dumps(module_level)) is module_level
+
+
+module_level = farm.njit(cube)

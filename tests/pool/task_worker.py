@@ -1,0 +1,24 @@
+"""Run as a program: does the jobs in a file, one after the other, as one worker would.
+
+python task_worker.py JOBS ANSWERS [LOCK_PATIENCE_S]
+"""
+
+import pickle
+import sys
+import warnings
+from pathlib import Path
+
+from farm.pool import task
+from farm.port import warm
+
+
+def main(jobs: str, answers: str, patience_s: float = task.LOCK_PATIENCE_S) -> None:
+    warnings.simplefilter("error")
+    task.LOCK_PATIENCE_S = patience_s  # type: ignore[misc]
+    warm.warm()
+    done = [task.perform(payload, "a job") for payload in pickle.loads(Path(jobs).read_bytes())]
+    Path(answers).write_bytes(pickle.dumps(done))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:]))

@@ -1,0 +1,19 @@
+"""The `farm` command: its subcommands, gathered."""
+
+import click
+
+from farm.tools.cache import cache
+from farm.tools.doctor import doctor
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="numba-farm")
+def main() -> None:
+    """Numba functions compile in worker processes while the program goes on.
+
+    Every setting is read from its FARM_* variable, as a program that uses the farm would read it.
+    """
+
+
+main.add_command(cache)
+main.add_command(doctor)
