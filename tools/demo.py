@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).resolve().parent
-if __package__:  # as farm.tools.demo: the demo's other modules are found beside this one all the same
-    sys.path.insert(0, str(HERE))
+# The demo's modules are found beside this one, whether it runs as a script or as farm.tools.demo.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import click
 from demo_report import Arrays, Progress, Report, differences, load_results
 from demo_view import LiveView, PlainView, View, comparison_table, load_line, make_console
 from rich.console import Console
 
+HERE: Final = Path(__file__).resolve().parent
 GOAL: Final = 10.0
 """(a)'s longest step is to be at most one part in this many of (c)'s."""
 

@@ -16,10 +16,14 @@ _njit: Callable[..., Any] = numba.njit
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A decorated function and where its arguments come from. It never writes into its arguments."""
+    """What the loop calls, and where its arguments come from. It never writes into its arguments.
+
+    `parts` are the decorated functions behind it, if it is not one itself.
+    """
 
     function: Any
     make_batch: Callable[[np.random.Generator], tuple[Any, ...]]
+    parts: tuple[Any, ...] = ()
 
     @property
     def name(self) -> str:
@@ -27,9 +31,19 @@ class Kernel:
         return str(self.function.__name__)
 
     @property
-    def label(self) -> str:
-        """The function's name in farm's statistics and events."""
-        return f"{self.function.__module__}.{self.function.__qualname__}"
+    def dispatchers(self) -> tuple[Any, ...]:
+        """The decorated functions that Python calls in one call of this kernel, once each."""
+        return self.parts or (self.function,)
+
+    @property
+    def runs_machine_code(self) -> bool:
+        """Whether all of them have machine code to run."""
+        return all(dispatcher.overloads for dispatcher in self.dispatchers)
+
+
+def label(dispatcher: Any) -> str:
+    """A decorated function's name in farm's statistics and events."""
+    return f"{dispatcher.__module__}.{dispatcher.__qualname__}"
 
 
 def use(decorator: Callable[..., Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import demo_compiler
 import numpy as np
 from demo_report import Arrays, Progress, Report, agree, flatten, save_results
-from demo_watch import FarmWatcher, NumbaWatcher, Watcher, runs_machine_code
+from demo_watch import FarmWatcher, NumbaWatcher, Watcher
 
 BATCHES: Final = 3
 PROGRESS_EVERY_S: Final = 0.25  # A guess: often enough to watch, and far too rare to slow the loop.
@@ -33,7 +33,6 @@ class Tally:
     """What one kernel did so far."""
 
     calls: int = 0
-    first_call_s: float = 0.0
     machine_code_at_s: float | None = None
     first: dict[int, Arrays] = field(default_factory=dict)
     last: dict[int, Arrays] = field(default_factory=dict)
@@ -93,9 +92,7 @@ class Loop:
         after = self.clock()
         self.steps += 1
         tally.calls += 1
-        if tally.calls == 1:
-            tally.first_call_s = after - before
-        if tally.machine_code_at_s is None and runs_machine_code(kernel.function):
+        if tally.machine_code_at_s is None and kernel.runs_machine_code:
             tally.machine_code_at_s = after - self.started_s
         if after - before > self.longest_s:
             self.longest_s, self.longest = after - before, f"{kernel.name}, call {tally.calls}"
@@ -117,10 +114,11 @@ class Loop:
 
     def progress(self) -> Progress:
         """What the live table shows."""
-        rows = []
-        for kernel in self.kernels:
-            tally = self.tallies[kernel.name]
-            rows.append(self.watcher.row(kernel, tally.calls, tally.first_call_s))
+        rows = [
+            self.watcher.row(dispatcher, self.tallies[kernel.name].calls)
+            for kernel in self.kernels
+            for dispatcher in kernel.dispatchers
+        ]
         return Progress(self.clock() - self.started_s, self.steps, self.longest_s, tuple(rows))
 
     def results(self) -> dict[str, Arrays]:

@@ -14,7 +14,13 @@ from rich.table import Table
 PLAIN_WIDTH: Final = 110
 AROUND_THE_ROWS: Final = 6  # lines of a live table that are not rows: title, borders, header, the last line
 DONE: Final = ("machine code", "loaded", "compiled here")
-STYLES: Final = {"machine code": "green", "loaded": "green", "compiled here": "yellow", "compiling": "cyan", "failed": "red"}
+STYLES: Final = {
+    "machine code": "green",
+    "loaded": "green",
+    "compiled here": "yellow",
+    "compiling": "cyan",
+    "failed": "red",
+}
 
 
 class View(Protocol):

@@ -1,17 +1,21 @@
 """Watchers: what a run can say about each function, for farm and for plain numba.
 
-The farm tells by events who compiled what and how long it took, and by its statistics how many calls ran in
-Python. numba tells neither: there the first call of a kernel is its compile.
+The farm tells by events who compiled what, and by its statistics how many calls ran in Python and how long
+compiles took. numba has an event around each compile.
 """
 
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import farm
 import numba
-from demo_compiler import Kernel
+from demo_compiler import label
 from demo_report import Row
+from numba.core import event
+
+import farm
 from farm.observe import events
 
 
@@ -30,8 +34,8 @@ class Watcher(Protocol):
 
     decorator: Callable[..., Any]
 
-    def row(self, kernel: Kernel, calls: int, first_call_s: float) -> Row:
-        """The kernel's line in the live table."""
+    def row(self, dispatcher: Any, calls: int) -> Row:
+        """A function's line in the live table, after so many calls."""
 
     def totals(self) -> Totals:
         """The sums for the report."""
@@ -40,29 +44,35 @@ class Watcher(Protocol):
         """Wait for what is still being compiled."""
 
 
-def runs_machine_code(function: Any) -> bool:
-    """Whether a dispatcher has machine code to call."""
-    return bool(function.overloads)
-
-
-class NumbaWatcher:
-    """Plain numba: every compile happens in the call that needs it."""
+class NumbaWatcher(event.Listener):  # type: ignore[misc]  # numba's classes are Any to the type checker
+    """Plain numba: every compile happens in the call that needs it, and callees within their caller's."""
 
     decorator: Final = staticmethod(numba.njit)
 
     def __init__(self) -> None:
-        self._compiled: set[str] = set()
+        self._compile_s: Counter[str] = Counter()
+        self._compiles = 0
+        self._started_s: list[float] = []
+        event.register("numba:compile", self)
 
-    def row(self, kernel: Kernel, calls: int, first_call_s: float) -> Row:
-        """The kernel's line in the live table."""
-        if not runs_machine_code(kernel.function):
-            return Row(kernel.name, "not called yet", 0, 0, 0.0, None)
-        self._compiled.add(kernel.label)
-        return Row(kernel.name, "machine code", 0, calls, first_call_s, None)
+    def on_start(self, event: Any) -> None:
+        """A compile begins; it may be one of a callee."""
+        self._started_s.append(time.perf_counter())
+
+    def on_end(self, event: Any) -> None:
+        """It has ended."""
+        seconds = time.perf_counter() - self._started_s.pop()
+        self._compile_s[label(event.data["dispatcher"])] += seconds
+        self._compiles += not self._started_s
+
+    def row(self, dispatcher: Any, calls: int) -> Row:
+        """A function's line in the live table, after so many calls."""
+        state = "machine code" if dispatcher.overloads else "not called yet"
+        return Row(dispatcher.__name__, state, 0, calls, self._compile_s[label(dispatcher)], None)
 
     def totals(self) -> Totals:
-        """The sums for the report."""
-        return Totals(compiled=0, loaded=0, local=len(self._compiled), fallback_calls=0)
+        """The sums for the report. A callee that is compiled for its caller is not counted."""
+        return Totals(compiled=0, loaded=0, local=self._compiles, fallback_calls=0)
 
     def settle(self, timeout_s: float) -> None:
         """Nothing is ever pending."""
@@ -95,14 +105,19 @@ class FarmWatcher:
             case events.CompiledLocally():
                 self._state[event.function] = "compiled here"
 
-    def row(self, kernel: Kernel, calls: int, first_call_s: float) -> Row:
-        """The kernel's line in the live table."""
-        counted = farm.stats().per_function.get(kernel.label)
-        state = self._state.get(kernel.label, "in Python" if calls else "not called yet")
-        fallback_calls = counted.fallback_calls if counted else 0
-        compile_s = counted.compile_s if counted else 0.0
+    def row(self, dispatcher: Any, calls: int) -> Row:
+        """A function's line in the live table, after so many calls."""
+        name = label(dispatcher)
+        counted = farm.stats().per_function.get(name, farm.FunctionStats())
+        state = self._state.get(name, "in Python" if calls else "not called yet")
+        compiled_calls = max(calls - counted.fallback_calls, 0)
         return Row(
-            kernel.name, state, fallback_calls, calls - fallback_calls, compile_s, self._worker.get(kernel.label)
+            dispatcher.__name__,
+            state,
+            counted.fallback_calls,
+            compiled_calls,
+            counted.compile_s,
+            self._worker.get(name),
         )
 
     def totals(self) -> Totals:
