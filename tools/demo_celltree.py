@@ -3,6 +3,9 @@
 `numba-celltree` knows nothing of the farm: `farm.enable()` stands in for numba's decorators before it is
 imported. A service gets meshes and batches of points in turn; it builds the search tree of a mesh, and finds
 the cell of each point. The first result is there when the first batch is located in the first tree.
+
+The library takes its stack memory by an intrinsic, which exists for compiled code only: its functions cannot
+run in Python, so calls wait for the workers, and the first one is no shorter than numba's.
 """
 
 import sys
@@ -41,7 +44,7 @@ def triangles(random: np.random.Generator, along: int = CELLS_ALONG) -> tuple[Fl
 
 def work() -> list[Kernel]:
     """The two steps of the service, over the library as it is imported now."""
-    from numba_celltree import CellTree2d, creation, geometry_utils, query
+    from numba_celltree import CellTree2d, creation, geometry_utils, query  # type: ignore[import-untyped]
 
     tree: Any = None
 
@@ -69,7 +72,7 @@ def main() -> int:
     options = arguments(__doc__.partition("\n")[0]).parse_args()
     watcher = make_watcher(options.compiler)
     if options.compiler == "farm":
-        farm.enable()
+        farm.enable(fallback="wait")
     loop = Loop(work(), watcher, tell_parent)
     report = loop.run(options.limit_s)
     save_results(options.results, loop.results())

@@ -62,7 +62,8 @@ def implied_volatility(price: Floats, spot: Floats, strike: Floats, years: Float
                 high[i] = middle[i]
             else:
                 low[i] = middle[i]
-    return 0.5 * (low + high)
+    found: Floats = 0.5 * (low + high)
+    return found
 
 
 @njit
@@ -185,7 +186,7 @@ def epidemic(days: int, contact: Floats, recovery: float) -> Floats:
 # -- images --------------------------------------------------------------------------------------------
 
 
-@njit(parallel=True)
+@njit(parallel=True)  # type: ignore[untyped-decorator]
 def mandelbrot(left: float, top: float, width: float, pixels: int, iterations: int) -> Integers:
     """Escape times on a square of the complex plane, its rows in parallel."""
     escape = np.zeros((pixels, pixels), dtype=np.int64)
@@ -274,7 +275,8 @@ def power_spectrum(signal: Floats) -> Floats:
                 wave[start] = even + odd
                 wave[start + half] = even - odd
         half *= 2
-    return wave.real**2 + wave.imag**2
+    power: Floats = wave.real**2 + wave.imag**2
+    return power
 
 
 @njit
@@ -345,7 +347,9 @@ def quoted(random: Random, count: int) -> Batch:
 
 def walk(random: Random, count: int) -> Floats:
     """A random walk with a daily rhythm: what sensors and prices look like."""
-    return random.normal(size=count).cumsum() * 0.3 + 5 * np.sin(np.arange(count) * (2 * np.pi / 48))
+    steps: Floats = random.normal(size=count)
+    daily: Floats = np.sin(np.arange(count) * (2 * np.pi / 48))
+    return steps.cumsum() * 0.3 + 5 * daily
 
 
 def stars(random: Random) -> Batch:

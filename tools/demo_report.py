@@ -79,8 +79,8 @@ class Report:
     @classmethod
     def read(cls, path: Path) -> "Report":
         """Read what `write` wrote."""
-        fields = json.loads(path.read_text())
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        fields: dict[str, Any] = json.loads(path.read_text())
+        return cls(**fields | {name: tuple(fields[name]) for name in ("disagreements", "notes")})
 
     def write(self, path: Path) -> None:
         """Write the report as JSON."""

@@ -5,7 +5,7 @@ compiles took. numba has an event around each compile.
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -32,7 +32,9 @@ class Totals:
 class Watcher(Protocol):
     """What the loop asks while it runs."""
 
-    decorator: Callable[..., Any]
+    @property
+    def decorator(self) -> Callable[..., Any]:
+        """What the kernels are decorated with."""
 
     def row(self, dispatcher: Any, calls: int) -> Row:
         """A function's line in the live table, after so many calls."""
@@ -50,7 +52,7 @@ class NumbaWatcher(event.Listener):  # type: ignore[misc]  # numba's classes are
     decorator: Final = staticmethod(numba.njit)
 
     def __init__(self) -> None:
-        self._compile_s: Counter[str] = Counter()
+        self._compile_s: defaultdict[str, float] = defaultdict(float)
         self._compiles = 0
         self._started_s: list[float] = []
         event.register("numba:compile", self)
