@@ -10,6 +10,7 @@ until all run machine code. Exit status 0 only if all runs reached machine code,
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -159,6 +160,7 @@ def conclude(console: Console, subject: Subject, outcomes: Sequence[Outcome]) ->
 @click.option("--limit-s", default=180.0, show_default=True, help="Seconds after which a run gives up.")
 def main(plain: bool | None, only: tuple[str, ...], limit_s: float) -> None:
     """Run the demo."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that a run's process ends too
     plain = not sys.stdout.isatty() if plain is None else plain
     console = make_console(plain=plain)
     view: View = PlainView(console) if plain else LiveView(console)

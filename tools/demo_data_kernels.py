@@ -233,12 +233,12 @@ def sentence(random: Random) -> Batch:
     """A text with frequent and rare words."""
     words = TEXT.split()
     frequency = 1 / np.arange(1, len(words) + 1)
-    return (" ".join(random.choice(words, 60_000, p=frequency / frequency.sum())),)
+    return (" ".join(random.choice(words, 90_000, p=frequency / frequency.sum())),)
 
 
 def trades(random: Random) -> Batch:
     """Account, symbol and signed quantity of trades."""
-    return random.integers(0, 40, 15_000), random.integers(0, 25, 15_000), random.integers(-100, 101, 15_000)
+    return random.integers(0, 40, 30_000), random.integers(0, 25, 30_000), random.integers(-100, 101, 30_000)
 
 
 def roads(random: Random) -> Batch:

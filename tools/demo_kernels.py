@@ -354,7 +354,7 @@ def walk(random: Random, count: int) -> Floats:
 
 def stars(random: Random) -> Batch:
     """A cluster of bodies."""
-    return random.normal(size=(60, 3)), random.normal(size=(60, 3)) * 0.1, random.uniform(0.5, 2, 60)
+    return random.normal(size=(75, 3)), random.normal(size=(75, 3)) * 0.1, random.uniform(0.5, 2, 75)
 
 
 def plate(random: Random) -> Batch:
@@ -371,7 +371,7 @@ KERNELS: Final = (
     Kernel(black_scholes, lambda random: contracts(random, 8_000)),
     Kernel(implied_volatility, lambda random: quoted(random, 300)),
     Kernel(american_put, lambda random: (random.uniform(80, 120, 4), 100.0, 1.0, random.uniform(0.1, 0.4), 100)),
-    Kernel(asian_option, lambda random: (int(random.integers(1, 2**31 - 1)), 300, 50, random.uniform(0.1, 0.4))),
+    Kernel(asian_option, lambda random: (int(random.integers(1, 2**31 - 1)), 450, 50, random.uniform(0.1, 0.4))),
     Kernel(n_body, stars),
     Kernel(heat_equation, plate),
     Kernel(epidemic, lambda random: (180, random.uniform(0.2, 0.9, 30), 0.1)),

@@ -187,6 +187,9 @@ def main() -> int:
     import demo_kernels
 
     every = (*demo_kernels.KERNELS, *demo_data_kernels.KERNELS)
+    unknown = set(options.only or ()) - {kernel.name for kernel in every}
+    if unknown:
+        parser.error(f"no kernel is called {', '.join(sorted(unknown))}")
     chosen = [kernel for kernel in every if not options.only or kernel.name in options.only]
     loop = Loop(chosen, watcher, tell_parent)
     report = loop.run(options.limit_s)
