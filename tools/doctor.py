@@ -42,7 +42,10 @@ Finding = Row | Problem
 @click.command()
 @cache_dir_option
 def doctor(cache_dir: str | None) -> None:
-    """Show what the farm finds here, and try it: a lock, and a compile in a worker process."""
+    """Show what the farm finds on this machine, and try it.
+
+    Locks a file, and compiles a function in a worker process. The cache is left as it was.
+    """
     problems: list[Problem] = []
     # Printed as they are found: the trial takes seconds.
     for finding in _findings(read_settings(cache_dir)):

@@ -138,9 +138,9 @@ class Record:
             )
         )
 
-    def missed(self, reason: MissReason) -> None:
+    def missed(self, reason: MissReason, times: int = 1) -> None:
         """A lookup in the store gave nothing usable."""
-        self.counters.miss(reason)
+        self.counters.miss(reason, times)
 
     def load_failed(self, pending: Pending, reason: MissReason) -> None:
         """An artifact was there and could not be used."""

@@ -116,7 +116,14 @@ class Settler:
     def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
         config = self._config()
         store = self.supply.store(config)
-        order = Order(functor, None if store is None else store.root, config.readonly)
+        order = Order(
+            functor,
+            None if store is None else store.root,
+            config.readonly,
+            config.lower_cache_dirs,
+            config.cache_size_max_bytes,
+            config.shared_group,
+        )
         job = wire.Job(functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
         pending.ticket = self.supply.pool(config).submit(job, waited=waited, batch=pending.batch)
         pending.ticket.future.add_done_callback(lambda done: pending.answer.set_result(done.result()))
@@ -180,6 +187,8 @@ class Settler:
                 raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
             case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
                 raise _loss(pending.label, answer)
+            case wire.StoreTrimmed():
+                raise AssertionError("a compile is not answered by a trim")
 
     def _compile_pending(self, pending: Pending, reason: RefusalReason, detail: str) -> tuple[Any, Origin]:
         started = time.perf_counter()
@@ -201,6 +210,12 @@ class Settler:
 
     def _load(self, pending: Pending, built: wire.Built) -> tuple[Any, Origin]:
         _reissue(built.warnings)
+        for miss, times in built.misses:
+            self._record.missed(miss, times)
+        if built.origin is wire.Origin.COMPILED and built.inline is None:
+            self.supply.note_published(
+                self._config(), built.artifact_bytes + sum(one.artifact_bytes for one in built.nested)
+            )
         for reason, detail in built.degraded:
             self._record.degraded(reason, detail)
         stored = pending.stored or self._fetch(built)

@@ -1,18 +1,24 @@
 """Supply: what a farm starts or opens on first need, its pool of workers and its store on disk."""
 
 import os
+import pickle
+import random
 import sys
 import threading
 import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final
 
 from farm.config import Config, worker_environment
 from farm.errors import NotShippable, StoreRefused
 from farm.front.record import Record
 from farm.job.key import CompileKey
+from farm.job.messages import FinalAnswer, Job, StoreTrimmed
 from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
+from farm.pool.task import TrimOrder
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored
 from farm.store.disk import DiskStore
@@ -23,12 +29,18 @@ POOL_SETTINGS: Final = frozenset(
 )
 """Settings that a running pool keeps."""
 
+TRIMS_PER_LIMIT: Final = 20
+"""A guess: so many trims while as much is published as the store may hold; each is a scan, 0.4 s for 100,000 files."""
+TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
+"""Every job has a key; this one names no artifact."""
+
 
 class Supply:
     """The pool and the store of one farm, for as long as its settings stay as they are."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, chance: Callable[[], float] = random.random) -> None:
         self._record = record
+        self._chance = chance
         # Guards _pool, _store, _store_opened and _closed. Nothing that blocks is done with it held.
         self._lock = threading.Lock()
         self._pool: Pool | None = None
@@ -107,6 +119,29 @@ class Supply:
                     environment=worker_environment(),
                 )
             return self._pool
+
+    def note_published(self, config: Config, size_bytes: int) -> None:
+        """A worker has published so much. Now and then that is a reason to have the store trimmed.
+
+        Each publication asks with a chance in proportion to its size, so that many short-lived processes together
+        ask as often as one that runs for long, and none has to keep count.
+        """
+        store, pool = self._store, self._pool
+        if (
+            store is None
+            or pool is None
+            or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes
+        ):
+            return
+        order = TrimOrder(store.root, config.cache_size_max_bytes, config.shared_group)
+        job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
+        pool.submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
+
+    def _trimmed(self, done: "Future[FinalAnswer]") -> None:
+        answer = done.result()
+        if isinstance(answer, StoreTrimmed):
+            for reason, detail in answer.degraded:
+                self._record.degraded(reason, detail, mild=True)
 
     def close(self, grace_s: float) -> None:
         """End the pool: queued jobs are cancelled, running ones have `grace_s` seconds to publish."""

@@ -132,10 +132,10 @@ class Counters:
                 own = self._function_seconds.setdefault(function, {})
                 own[what.value] = own.get(what.value, 0.0) + seconds
 
-    def miss(self, reason: MissReason) -> None:
+    def miss(self, reason: MissReason, times: int = 1) -> None:
         """A lookup in the store missed."""
         with self._lock:
-            self._misses[reason] += 1
+            self._misses[reason] += times
 
     def degrade(self, reason: DegradedReason) -> None:
         """The farm works below its best."""
