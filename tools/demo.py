@@ -129,7 +129,7 @@ def conclude(console: Console, subject: Subject, outcomes: Sequence[Outcome]) ->
     """Print the comparison of one subject's runs; whether all is well."""
     console.print()
     runs = [(outcome.variant.title, outcome.report) for outcome in outcomes]
-    console.print(comparison_table(console, f"{subject.name}, compared ({load_line()})", runs))
+    console.print(comparison_table(console, f"{subject.name}, compared; in seconds ({load_line()})", runs))
     for outcome in outcomes:
         report = outcome.report
         slow = f"{report.steps_over_100_ms} of {report.steps:,} steps over 100 ms"

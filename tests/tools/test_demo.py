@@ -300,7 +300,7 @@ def test_a_small_demo_compares_three_runs_and_exits_with_0() -> None:
     ran = run_demo("--only", "blend", "--only", "asian_option", "--only", "heat_equation")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.isascii() and ran.stderr == ""
-    compared = ran.stdout.partition("compared (")[2]
+    compared = ran.stdout.partition("compared; ")[2]
     for variant in demo.VARIANTS:
         assert variant.title in compared
     # Three kernels, three batches, first and last result of each.
