@@ -100,7 +100,7 @@ class FarmDispatcher(HookedDispatcher):
         """The machine code for this call, or the fallback. Raises numba's error in STRICT mode."""
         farm = self.farm()
         arguments = self._arguments(folded)
-        code = self.installation.answer(arguments)
+        code = self.installation.answer(arguments, farm.record.profiler.limits.probation_calls)
         if code is not None:
             farm.record.execution(self)
             return code

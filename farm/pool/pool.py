@@ -102,6 +102,12 @@ class Pool:
             ticket.finish(Cancelled(refusal))
         return ticket
 
+    def start(self) -> None:
+        """Have the foreman started now, so that the first job finds it warm. Returns at once."""
+        with self._lock:
+            if not self._closed and self._owner_pid == os.getpid():
+                self._running_loop().inbox.put(on.Wanted())
+
     def close(self, grace_s: float = 2.0) -> None:
         """Stop intake, cancel queued jobs, give running ones `grace_s`, end all processes. Idempotent.
 
