@@ -10,6 +10,8 @@
 - Other classes of the user, stencils, cfuncs and jitclasses are imported by name, checked to be the identical
   object. Those of `__main__` are refused.
 
+- What reaches a function that this thread is compiling at the moment does not travel: it is recursive.
+
 Every failure is NotShippable. The bytes are for the wire and differ from process to process: they are
 no key, and `restore` must only see bytes that this user's own processes made.
 """
@@ -30,10 +32,11 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 
 from farm.errors import NotShippable
 from farm.port import describe, places, standin
+from farm.port.target import caller_flags
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -113,6 +116,7 @@ class _Pickler(cloudpickle.CloudPickler):
     def __init__(self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]]) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._modules = modules
+        self._compiling = _functions_being_compiled()
         self.homes: set[str] = set()
         """Names of the modules that the functions taken by value were defined in."""
 
@@ -159,6 +163,8 @@ class _Pickler(cloudpickle.CloudPickler):
         return _reduce_named(cls)
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
+        if any(function is one for one in self._compiling):
+            raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, f"{function.__qualname__} is being compiled here")
         held = function.__globals__
         places.remember(function.__code__)
         if isinstance(function.__module__, str):
@@ -188,6 +194,17 @@ class _Pickler(cloudpickle.CloudPickler):
             None,
             _fill_function,
         )
+
+
+def _functions_being_compiled() -> tuple[types.FunctionType, ...]:
+    """The Python functions whose types this thread is inferring at the moment.
+
+    What they call, and what reaches them again, is recursive: numba types it by the frames on its call stack, and a
+    process without those frames infers something else, or fails ("runaway recursion").
+    """
+    if caller_flags() is None:  # the call stack is one for all threads, and another's
+        return ()
+    return tuple(frame.func_id.func for frame in cpu_target.typing_context.callstack)
 
 
 def _reduce_dispatcher(dispatcher: Any) -> Any:

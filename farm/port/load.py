@@ -110,6 +110,10 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[]
     library._reload_init.update(state["reload_init"])
     library._finalize_final_module()
     codegen._engine._defined_symbols.update(parts.meta["defined"])
+    # A function compiled here may call one of these through a pointer that waits for it: recursion through a second
+    # type. numba's own cache forgets this, and the call aborts.
+    codegen._rtlinker._defined.update(parts.meta["defined"])
+    codegen._rtlinker.resolve(codegen._engine)
 
     environment = _bind(state["environment"], own_globals)
     referenced = [_bind(env, None) for env in state["referenced"]]
