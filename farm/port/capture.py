@@ -76,7 +76,9 @@ def dump(
         name = getattr(function, "__qualname__", type(function).__name__)
         detail = f"{name}: {type(error).__name__}: {error}"
         raise NotShippable(RefusalReason.NOT_PICKLABLE, detail) from error
-    return pickle.dumps((tuple(imports), stream.getvalue(), sorted(pickler.homes)))
+    # Imported before anything is restored: a class that a real module holds needs no stand-in, and must not have one.
+    first = (*imports, *sorted(pickler.imported.difference(imports)))
+    return pickle.dumps((first, stream.getvalue(), sorted(pickler.homes)))
 
 
 def restore(data: bytes) -> Any:
@@ -119,12 +121,14 @@ class _Pickler(cloudpickle.CloudPickler):
         self._compiling = _functions_being_compiled()
         self.homes: set[str] = set()
         """Names of the modules that the functions taken by value were defined in."""
+        self.imported: set[str] = set()
+        """Names of the user's modules that hold something found by name."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
             return self._reduce_module(obj)
         if isinstance(obj, describe.BY_NAME_ONLY):
-            return _reduce_named(obj)
+            return self._reduce_named(obj)
         if isinstance(obj, type):
             return self._reduce_class(obj)
         if isinstance(obj, _NAMED_IF_INSTALLED):
@@ -160,7 +164,17 @@ class _Pickler(cloudpickle.CloudPickler):
                 raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{cls.__module__}.{cls.__qualname__}")
             bases = tuple(map(_base, cls.__bases__))
             return _make_standin, (cls.__module__, cls.__qualname__, bases, standin.content(cls), standin.shape(cls))
-        return _reduce_named(cls)
+        return self._reduce_named(cls)
+
+    def _reduce_named(self, obj: Any) -> Any:
+        found = describe.by_name(obj) or _held_by_its_module(obj)
+        if found is None or found[0].__name__ == "__main__":
+            text = f"{_home(obj)}.{getattr(obj, '__qualname__', type(obj).__name__)}"
+            raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, text)
+        self.imported.add(found[0].__name__)
+        if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
+            return NotImplemented
+        return _find, (found[0].__name__, found[1])
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
         if any(function is one for one in self._compiling):
@@ -225,16 +239,6 @@ def _by_installed_name(obj: Any) -> Any:
         return None
     if isinstance(obj, (type, types.FunctionType)):
         return NotImplemented  # pickle's own way by name; `_find` itself has to go that way
-    return _find, (found[0].__name__, found[1])
-
-
-def _reduce_named(obj: Any) -> Any:
-    found = describe.by_name(obj) or _held_by_its_module(obj)
-    if found is None or found[0].__name__ == "__main__":
-        text = f"{_home(obj)}.{getattr(obj, '__qualname__', type(obj).__name__)}"
-        raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, text)
-    if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
-        return NotImplemented
     return _find, (found[0].__name__, found[1])
 
 
