@@ -157,6 +157,10 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[]
     library._reload_init.update(state["reload_init"])
     library._finalize_final_module()
     codegen._engine._defined_symbols.update(parts.meta["defined"])
+    # A function compiled here may call one of these through a pointer that waits for it: recursion through a second
+    # type. numba's own cache forgets this, and the call aborts.
+    codegen._rtlinker._defined.update(parts.meta["defined"])
+    codegen._rtlinker.resolve(codegen._engine)
 
     environment = _bind(state["environment"], own_globals)
     referenced = [_bind(env, None) for env in state["referenced"]]
@@ -219,16 +223,17 @@ def _require_symbols(context: Any, names: list[str]) -> None:
     is made only when a symbol is still missing after that.
     """
     rtsys.initialize(context)
-    if not _missing(names):
+    if not missing_symbols(names):
         return
     context.refresh()
     importlib.import_module("numba.cpython.hashing")
-    missing = _missing(names)
+    missing = missing_symbols(names)
     if missing:
         raise LoadRefused(MissReason.SYMBOL_MISSING, ", ".join(missing))
 
 
-def _missing(names: list[str]) -> list[str]:
+def missing_symbols(names: list[str]) -> list[str]:
+    """Those of the symbols that have no address in this process."""
     unknown = [name for name in names if name not in _addressed]
     missing = [name for name in unknown if llvm.address_of_symbol(name) is None]
     _addressed.update(set(unknown).difference(missing))
