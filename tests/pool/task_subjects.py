@@ -172,3 +172,13 @@ def calls_in_python(a):
 @njit
 def calls_in_python_again(a):
     return in_python(a) * 3
+
+
+@njit
+def first_difference(x):
+    return np.diff(x)[0]
+
+
+@njit
+def last_difference(x):
+    return np.diff(x)[-1]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import pytest
 import task_subjects as subjects
 from numba import float64, int64
@@ -141,6 +142,33 @@ def test_a_callee_of_two_callers_in_one_job_is_compiled_for_each_of_them(workers
     zero = (1.0, 0.0)
     expected = "ZeroDivisionError('division by zero')"
     assert workers.call(("careful", zero), ("careless_then_careful", zero)) == [expected, expected]
+
+
+def library_origins(answer: WorkerAnswer) -> list[Origin]:
+    """Where numba's own functions came from."""
+    return [one.origin for one in built(answer).nested if one.function.startswith("numba.")]
+
+
+def test_numbas_own_functions_are_compiled_once_for_all_workers(workers: Workers) -> None:
+    array = (float64[::1],)
+    (first,) = workers.perform(workers.functor("first_difference", array))
+    assert Origin.COMPILED in library_origins(first)
+    (last,) = workers.perform(workers.functor("last_difference", array))
+    assert set(library_origins(last)) == {Origin.STORE}
+    assert workers.call(("last_difference", ([1.0, 3.0, 4.0],))) == ["1.0"]
+
+
+def test_numbas_own_functions_are_asked_for_again_when_the_settings_change(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = (float64[::1],)
+    before, same = workers.functor("first_difference", array), workers.functor("last_difference", array)
+    monkeypatch.setattr(numba.config, "LOOP_VECTORIZE", 0)
+    changed = workers.functor("last_difference", array)
+    answers = workers.perform(before, same, changed)
+    assert library_origins(answers[1]) == [], "they are in memory"
+    assert Origin.COMPILED in library_origins(answers[2])
+    assert Origin.STORE not in library_origins(answers[2])
 
 
 def test_closures_of_one_factory_keep_their_constants(workers: Workers) -> None:
