@@ -194,6 +194,9 @@ class LibraryDispatcher(CPUDispatcher):
         super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
         self._cache = LibraryCache(self)
 
+    def __repr__(self) -> str:
+        return f"{CPUDispatcher.__name__}({self.py_func})"  # numba's messages name it, and are to be numba's own
+
     def enable_caching(self) -> None:
         """Nothing: numba's own cache goes stale, and what it holds would enter ours."""
 
