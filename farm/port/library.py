@@ -18,13 +18,14 @@ numba's own library functions are callees like others: np.sort for float64 is co
 For worker processes; what is loaded for linking cannot be called.
 """
 
+import io
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from numba.core import registry, sigutils, types, utils
+from numba.core import registry, serialize, sigutils, types, utils
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import _Cache
 from numba.core.compiler import Compiler, CompileResult
@@ -39,6 +40,15 @@ from farm.port.target import caller_flags, effective_flags, renew_symbol_names
 from farm.reasons import MissReason, RefusalReason
 
 Types = tuple[Any, ...]
+
+EQUAL_BY_IDENTITY: Final = (
+    types.Dispatcher,
+    types.ClassType,
+    types.BaseFunction,
+    types.BoundFunction,
+    types.DeferredType,
+)
+"""Types that are equal only to themselves: what comes out of a pickle in another process is another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,7 @@ class _Job:
         try:
             if self.entangled:
                 raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, "recursion through a function that is unfinished")
+            _refuse_a_type_that_does_not_travel(result.signature.return_type)
             opened.place.publish(take_apart(result, opened.symbol_base))
         except NotShippable as refusal:
             opened.place.withhold(refusal)
@@ -306,3 +317,24 @@ def _calls_back(result: CompileResult, dispatcher: Any) -> bool:
             if any(arguments != own and arguments not in callee.overloads for arguments in kind._overloads):
                 return True
     return False
+
+
+class _TypeScan(serialize.NumbaPickler):
+    """Pickles into nothing, and looks at what it meets on the way."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def persistent_id(self, obj: object) -> None:
+        if isinstance(obj, EQUAL_BY_IDENTITY):
+            raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"its callers would get a copy of the type {obj}")
+
+
+def _refuse_a_type_that_does_not_travel(kind: object) -> None:
+    """Argument types are the asking side's own (`load_for_linking`); a return type can only come from the artifact."""
+    try:
+        _TypeScan().dump(kind)
+    except NotShippable:
+        raise
+    except Exception as error:  # reducers are foreign code and raise anything
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"{type(error).__name__}: {error}") from error

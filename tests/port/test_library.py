@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import float64, int64
+from numba import float64, int64, types
 from numba.core import serialize
+from numba.core.bytecode import FunctionIdentity
 from numba.core.errors import TypingError
 from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
 from farm.port.compile import Parts, compile_signature, take_apart
-from farm.port.library import LibraryDispatcher, Request, serving
+from farm.port.library import LibraryDispatcher, Request, _refuse_a_type_that_does_not_travel, serving
 from farm.port.load import load
 from farm.port.target import effective_flags
 from farm.reasons import MissReason, RefusalReason
@@ -122,6 +123,37 @@ def test_caller_and_callee_have_symbol_bases_of_their_own() -> None:
     assert callee.meta["symbol_base"] != base
     assert f"v{callee.meta['symbol_base']}" in "".join(callee.meta["defined"])
     assert f"v{base}" in result.fndesc.mangled_name
+
+
+def test_the_callers_names_do_not_depend_on_whether_its_callee_was_compiled() -> None:
+    shelf = Shelf()
+    callee = jit(doubled)
+    for _ in range(2):
+        _, base = compiled(shelf, make_caller(callee), float64)
+        assert next(FunctionIdentity._unique_ids) == base + 1
+    assert "loaded doubled" in shelf.diary
+
+
+def test_a_callee_that_returns_a_function_is_withheld() -> None:
+    """A copy of the function's type would come back, and a caller that compares types would not compile."""
+
+    def same(function):
+        return function
+
+    same, callee = jit(same), jit(doubled)
+
+    def caller(a):
+        return same(callee)(a)
+
+    shelf = Shelf()
+    result, _ = compiled(shelf, jit(caller), float64)
+    assert result.entry_point(2.0) == 4.0
+    assert shelf.refusals == {"same": RefusalReason.NOT_SERIALISABLE}
+
+
+@pytest.mark.parametrize("kind", [float64[:, ::1], types.UniTuple(int64, 3), types.DictType(int64, float64)])
+def test_ordinary_return_types_travel(kind: Any) -> None:
+    _refuse_a_type_that_does_not_travel(kind)
 
 
 HUGE = np.zeros(2_000_000)
