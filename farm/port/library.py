@@ -182,6 +182,12 @@ def serving(library: Library) -> Iterator[None]:
         job.close()
 
 
+def forget() -> None:
+    """Link nothing into the next job that is in memory now: numba's own functions are asked for anew."""
+    global _settings
+    _settings = {}
+
+
 def take_over() -> None:
     """Make LibraryDispatcher the class of every dispatcher that is decorated in this process from now on."""
     cpu = target_registry["cpu"]
