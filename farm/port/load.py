@@ -129,16 +129,17 @@ def _require_symbols(context: Any, names: list[str]) -> None:
     is made only when a symbol is still missing after that.
     """
     rtsys.initialize(context)
-    if not _missing(names):
+    if not missing_symbols(names):
         return
     context.refresh()
     importlib.import_module("numba.cpython.hashing")
-    missing = _missing(names)
+    missing = missing_symbols(names)
     if missing:
         raise LoadRefused(MissReason.SYMBOL_MISSING, ", ".join(missing))
 
 
-def _missing(names: list[str]) -> list[str]:
+def missing_symbols(names: list[str]) -> list[str]:
+    """Those of the symbols that have no address in this process."""
     return [name for name in names if llvm.address_of_symbol(name) is None]
 
 
