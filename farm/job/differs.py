@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy
 
 from farm.port import describe
-from farm.port.registry import overloaded_attributes, overloaded_functions
+from farm.port.registry import Registration, registrations
 
 LOADS_NAME: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"})
 LOADS_ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -36,11 +36,13 @@ class Use:
     within: Name | None
 
 
-def differs_in_python(function: object) -> str | None:
-    """A short text that names the object, or None if the body runs. Cheap, and never raises."""
+def differs_in_python(function: object, known: tuple[Registration, ...] | None = None) -> str | None:
+    """A short text that names the object, or None if the body runs. Cheap, and never raises.
+
+    `known` are the registrations of this process, if they were asked for already.
+    """
     try:
-        overloaded = overloaded_functions()
-        attributes = {one for one in overloaded_attributes() if not any(hasattr(cls, one) for cls in PYTHON_CLASSES)}
+        overloaded, attributes = _replacing(registrations() if known is None else known)
         for body in _bodies(getattr(function, "py_func", function)):
             for use in _uses(body.__code__):
                 text = _difference(body, use, overloaded)
@@ -52,6 +54,14 @@ def differs_in_python(function: object) -> str | None:
     except Exception:  # what globals hold answers as it likes; nothing known means that the body is run
         return None
     return None
+
+
+def _replacing(known: tuple[Registration, ...]) -> tuple[dict[int, str], set[str]]:
+    """The Python functions that an @overload replaces, by id, and the attributes that only machine code has."""
+    functions = [one.python_function for one in known]
+    overloaded = {id(one): f"{one.__module__}.{one.__qualname__}" for one in functions if one is not None}
+    names = {one.attribute for one in known if one.attribute is not None}
+    return overloaded, {name for name in names if not any(hasattr(cls, name) for cls in PYTHON_CLASSES)}
 
 
 def _bodies(function: object) -> Iterator[types.FunctionType]:

@@ -17,6 +17,10 @@ from farm.port.compile import Parts, compile_signature, take_apart
 from farm.port.load import missing_symbols
 from farm.reasons import RefusalReason
 
+_general_at_first: int | None = None
+"""How many registrations any function may reach there were at this process's first compile. numba keeps what it
+compiled of its own library, so a later one would change some calls and not others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
@@ -62,6 +66,7 @@ class CompileFunctor:
         dispatcher, arguments, return_type, repeated = capture.restore(self.subject)
         for kind, content in repeated:
             _repeat(kind, content)
+        _require_one_set_of_extensions()
         reached = reach(dispatcher, (arguments, return_type))
         found = _key(reached, dispatcher, target.settings(), self.caller_flags)
         if found != self.key:
@@ -119,3 +124,13 @@ def _repeat(kind: str, content: tuple[Any, ...]) -> None:
     there = [one.content for one in registry.registrations() if one.kind.value == kind and one.content[0] is content[0]]
     if not there or describe_values(content) not in map(describe_values, there):
         registry.repeat(kind, content)
+
+
+def _require_one_set_of_extensions() -> None:
+    """Raises NotShippable(KEY_MISMATCH), which sends the job to a fresh process."""
+    global _general_at_first
+    general = sum(not one.subjects for one in registry.registrations())
+    if _general_at_first is None:
+        _general_at_first = general
+    if general != _general_at_first:
+        raise NotShippable(RefusalReason.KEY_MISMATCH, "numba extensions came after this process began to compile")

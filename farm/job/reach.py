@@ -30,7 +30,7 @@ import numpy
 
 from farm.errors import NotShippable
 from farm.job.canonical import encode
-from farm.job.differs import differs_in_python
+from farm.job.differs import differs_in_python as differs_in_python
 from farm.port import describe
 from farm.port.registry import Registration, registrations
 from farm.reasons import RefusalReason
@@ -101,7 +101,7 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.imports)),
                 entered,
                 tuple(sorted(walk.symbols)),
-                differs_in_python(function),
+                differs_in_python(function, known),
             )
         names, entered = names | walk.found, more
 

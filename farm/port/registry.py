@@ -89,6 +89,11 @@ class Registration:
         itself = implementation.__module__ == "numba.core.extending" and implementation.__name__ == "ov_wrap"
         return None if itself else self.content[0]
 
+    @property
+    def attribute(self) -> str | None:
+        """The attribute or method that any object may have by this registration, if it is one of that kind."""
+        return str(self.content[2]) if self.kind in (Kind.ATTRIBUTE, Kind.METHOD) and not self.subjects else None
+
 
 @dataclass(slots=True)
 class _Readings:
@@ -123,22 +128,6 @@ def registrations() -> tuple[Registration, ...]:
                 if before.get(key) is not value:
                     _note((name, id(key)), name, value, (None if key is value else key,))
     return tuple(_readings.found.values())
-
-
-def overloaded_functions() -> dict[int, str]:
-    """The Python functions of others that an @overload replaces by something else: id -> name."""
-    found = {}
-    for one in registrations():
-        function = one.python_function
-        if function is not None:
-            found[id(function)] = f"{function.__module__}.{function.__qualname__}"
-    return found
-
-
-def overloaded_attributes() -> set[str]:
-    """The names of foreign attributes and methods that any object may have."""
-    members = (Kind.ATTRIBUTE, Kind.METHOD)
-    return {str(one.content[2]) for one in registrations() if one.kind in members and not one.subjects}
 
 
 def _find_registries() -> None:

@@ -26,7 +26,12 @@ def run(folder: Path, script: str, **modules: str) -> "subprocess.CompletedProce
     (folder / "script.py").write_text(IMPORTS + textwrap.dedent(script))
     environment = {**os.environ, "FARM_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(
-        [sys.executable, str(folder / "script.py")], capture_output=True, text=True, timeout=110, env=environment
+        [sys.executable, str(folder / "script.py")],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env=environment,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -192,6 +197,48 @@ def test_registrations_of_one_job_do_not_change_the_next(tmp_path: Path) -> None
         assert (s.compiled, s.local, s.rejected) == (3, 0, 0), s
     """
     run(tmp_path, script)
+
+
+def test_an_extension_for_any_function_that_comes_late_goes_to_a_fresh_worker(tmp_path: Path) -> None:
+    script = """
+    farm_of_one = farm.Farm(workers=1)
+    with farm_of_one:
+        @farm.njit(farm=farm_of_one, mode="strict")
+        def f(x): return np.diff(x).sum()
+        assert f(np.arange(4.0)) == 3
+        @overload(np.busday_count)
+        def _(a, b): return lambda a, b: a + b
+        @farm.njit(farm=farm_of_one, mode="strict")
+        def g(x): return np.diff(x).sum() + np.busday_count(1, 2)
+        assert g(np.arange(4.0)) == 6
+        s = farm_of_one.stats()
+        assert (s.compiled, s.local, s.rejected) == (2, 0, 0), s
+    """
+    run(tmp_path, script)
+
+
+def test_a_module_that_a_worker_imports_starts_no_farm_there(tmp_path: Path) -> None:
+    module = """
+    import pathlib
+    @farm.njit
+    def helper(a): return a + 1
+    helper(1)
+    helper.wait(60)
+    with open(pathlib.Path(__file__).with_name("compiled"), "a") as file:
+        file.write(f"{farm.stats().compiled} ")
+    @overload_method(PointType, "thrice")
+    def _thrice(p): return lambda p: helper(p.x) * 3
+    """
+    script = """
+    import pathlib
+    from points import Point
+    @farm.njit(mode="strict")
+    def f(p): return p.thrice()
+    assert f(Point(2)) == 9
+    assert pathlib.Path("compiled").read_text().split() == ["1", "0"]
+    """
+    done = run(tmp_path, textwrap.dedent(script) + SHIPPED.format(compiled=2), points=POINT + textwrap.dedent(module))
+    assert not done.stderr
 
 
 def test_a_typing_error_with_extensions_is_looked_at_again_here(tmp_path: Path) -> None:
