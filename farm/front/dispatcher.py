@@ -200,7 +200,7 @@ class FarmDispatcher(HookedDispatcher):
     def differs(self) -> str | None:
         """What makes the Python body another function than the compiled one, or None. Looked for at the first call."""
         if self._differs is None:
-            from farm.job.reach import differs_in_python  # brings in most of the farm, so not at import
+            from farm.job.differs import differs_in_python  # brings in most of the farm, so not at import
 
             self._differs = (differs_in_python(self.py_func),)
         return self._differs[0]

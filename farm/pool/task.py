@@ -169,6 +169,8 @@ def _compile(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> Worker
         except NotShippable as refusal:
             return Rejected(refusal.reason, refusal.detail)
         except Exception as error:  # numba's, or an extension's: the caller gets it as it is
+            if rebuilt.with_extensions:
+                return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, f"{type(error).__name__}: {error}")
             return _failed(error, caught)
     seconds = time.perf_counter() - started
     return _publish(parts, key, library.store, seconds, _reissued(caught))

@@ -33,6 +33,7 @@ from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.core.registry import cpu_target
+from numba.core.types import ExternalFunction
 
 from farm.errors import NotShippable
 from farm.port import describe, places, standin
@@ -57,7 +58,10 @@ _alive: list[Any] = []
 
 
 def dump(
-    function: object, modules: Mapping[str, Mapping[str, object]] | None = None, imports: Sequence[str] = ()
+    function: object,
+    modules: Mapping[str, Mapping[str, object]] | None = None,
+    imports: Sequence[str] = (),
+    named: Sequence[object] = (),
 ) -> bytes:
     """The bytes of a function or dispatcher.
 
@@ -66,13 +70,15 @@ def dump(
     modules
         For each module of the user, the attributes its stub must hold (`farm.job.reach.Reached.modules`).
     imports
-        Installed modules that `restore` imports first, so that their attributes are there.
+        Modules that `restore` imports first, so that their attributes and registrations are there.
+    named
+        Functions of the user that travel by name: numba extensions that an import registers are for these objects.
 
     Raises NotShippable.
     """
     stream = io.BytesIO()
     try:
-        pickler = _Pickler(stream, modules or {})
+        pickler = _Pickler(stream, modules or {}, named)
         pickler.dump(function)
     except NotShippable:
         raise
@@ -120,10 +126,13 @@ def restore(data: bytes) -> Any:
 class _Pickler(cloudpickle.CloudPickler):
     """cloudpickle with its own rules for what the farm takes by value, by name and by stub."""
 
-    def __init__(self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(
+        self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]], named: Sequence[object]
+    ) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._modules = modules
         self._compiling = _functions_being_compiled()
+        self._named = frozenset(map(id, named))
         self.homes: set[str] = set()
         """Names of the modules that the functions taken by value were defined in."""
         self.imported: set[str] = set()
@@ -142,6 +151,12 @@ class _Pickler(cloudpickle.CloudPickler):
                 return found
         if isinstance(obj, Dispatcher):
             return _reduce_dispatcher(obj)
+        if isinstance(obj, _Intrinsic):
+            return _make_intrinsic, (obj._name, obj._defn, obj._prefer_literal, dict(obj._ctor_kwargs))
+        if isinstance(obj, ExternalFunction):
+            return ExternalFunction, (obj.symbol, obj.sig)
+        if id(obj) in self._named:
+            return self._reduce_named(obj)
         if isinstance(obj, types.FunctionType):
             return self._reduce_function(obj)
         if isinstance(obj, types.CodeType):  # cloudpickle forgets the file, which errors and debug information name
@@ -308,6 +323,12 @@ def _make_code(make: Any, arguments: tuple[Any, ...], file: str) -> types.CodeTy
 def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
     parts_of_cloudpickle._function_setstate(function, state)
     places.index(function.__code__)
+
+
+def _make_intrinsic(name: str, definition: Any, prefer_literal: bool, options: dict[str, Any]) -> Any:
+    made = _Intrinsic(name, definition, prefer_literal, **options)
+    made._register()
+    return made
 
 
 def _make_shell() -> Any:
