@@ -102,19 +102,24 @@ class Loop:
             detail = f"the pool's thread failed: {type(error).__name__}: {error}"
         finally:
             self._stop_intake()
-            if self._starter is not None:
-                self._starter.end(END_S)
-            for worker in self._workers.values():
-                worker.close()
-            self._selector.close()
-            while (entry := self.inbox.take()) is not None:
-                if isinstance(entry, Ticket):
-                    self.tickets[entry.job_id] = entry
-            self.inbox.close()
-            self.counts = Counts(0, 0, 0)
-            for ticket in list(self.tickets.values()):
-                ticket.finish(Cancelled(detail))
-            self.tickets.clear()
+            try:
+                self._end_foreman(END_S)
+                for worker in list(self._workers.values()):
+                    self._drop(worker)
+                self._selector.close()
+            finally:
+                self._cancel_all(detail)
+
+    def _cancel_all(self, detail: str) -> None:
+        """The intake is stopped: what is in the inbox is all that will ever be there."""
+        while (entry := self.inbox.take()) is not None:
+            if isinstance(entry, Ticket):
+                self.tickets[entry.job_id] = entry
+        self.inbox.close()
+        self.counts = Counts(0, 0, 0)
+        for ticket in list(self.tickets.values()):
+            ticket.finish(Cancelled(detail))
+        self.tickets.clear()
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors. The selector must not unregister: it is shared."""

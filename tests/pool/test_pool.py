@@ -331,6 +331,35 @@ def test_close_in_a_forked_child_is_harmless(pool: Pool) -> None:
     assert text(send(pool, "echo:after")) == "echo:after"
 
 
+def sockets_and_pipes() -> int:
+    names = os.listdir("/proc/self/fd")
+    kinds = [os.readlink(f"/proc/self/fd/{name}") for name in names if os.path.lexists(f"/proc/self/fd/{name}")]
+    return sum(kind.startswith(("socket:", "pipe:", "anon_inode:[eventpoll]")) for kind in kinds)
+
+
+def test_a_forked_child_holds_no_descriptor_of_the_pool_and_the_pool_goes_on(
+    tmp_path: Path, start_method: StartMethod
+) -> None:
+    before = sockets_and_pipes()
+    pool = make(start_method=start_method)
+    try:
+        os.mkfifo(gate := tmp_path / "gate")
+        waiting = send(pool, f"gate:{gate}")
+        eventually(lambda: " 1 busy" in repr(pool))
+        assert sockets_and_pipes() > before
+        for _ in range(5):
+            if (child := os.fork()) == 0:
+                try:
+                    os._exit(0 if sockets_and_pipes() == before else 1)
+                finally:
+                    os._exit(2)
+            assert os.waitpid(child, 0)[1] == 0
+        open(gate, "wb").close()
+        assert text(waiting).startswith("gate")
+    finally:
+        pool.close(0)
+
+
 def test_callbacks_and_listeners_cannot_end_the_thread() -> None:
     seen: list[PoolEventKind] = []
 
