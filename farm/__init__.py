@@ -28,6 +28,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "enable",
     "compile_all",
     "explain",
+    "start",
     "wait",
     "stats",
     "configure",
@@ -48,6 +49,11 @@ __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "Stats",
     "Status",
 ]
+
+
+def start() -> None:
+    """Start the default farm's pool in the background, so that the first compile finds it warm."""
+    default_farm().start()
 
 
 def wait(timeout: float | None = None) -> bool:

@@ -399,6 +399,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
 
 
 def worker_environment() -> dict[str, str]:
-    """This process's environment for the foreman: single-threaded libraries, so that forking is safe there."""
+    """This process's environment for the foreman: single-threaded libraries, so that forking is safe there, and the
+    farm off: a module of the user that a worker imports must not start a farm of its own."""
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return {**os.environ, **single}
+    return {**os.environ, **single, "FARM_ENABLED": "0"}

@@ -100,7 +100,7 @@ class FarmDispatcher(HookedDispatcher):
         """The machine code for this call, or the fallback. Raises numba's error in STRICT mode."""
         farm = self.farm()
         arguments = self._arguments(folded)
-        code = self.installation.answer(arguments)
+        code = self.installation.answer(arguments, farm.record.profiler.limits.probation_calls)
         if code is not None:
             farm.record.execution(self)
             return code
@@ -200,7 +200,7 @@ class FarmDispatcher(HookedDispatcher):
     def differs(self) -> str | None:
         """What makes the Python body another function than the compiled one, or None. Looked for at the first call."""
         if self._differs is None:
-            from farm.job.reach import differs_in_python  # brings in most of the farm, so not at import
+            from farm.job.differs import differs_in_python  # brings in most of the farm, so not at import
 
             self._differs = (differs_in_python(self.py_func),)
         return self._differs[0]

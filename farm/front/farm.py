@@ -13,7 +13,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, OnError
-from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed
+from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Pending
 from farm.front.policy import Limits, Verdict
@@ -108,6 +108,11 @@ class Farm:
         self.record.profiler.limits = self._limits()
         if settler is not None:
             settler.supply.forget_store()
+
+    def start(self) -> None:
+        """Start the pool in the background, so that the first compile finds it warm. Returns at once."""
+        with contextlib.suppress(NotShippable):  # closed meanwhile
+            self.settler().supply.pool(self.config).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until everything pending is compiled or has failed; False if `timeout` seconds passed first."""

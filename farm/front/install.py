@@ -1,28 +1,23 @@
 """The only module of the front that changes a dispatcher.
 
 A new overload is on probation: it is attached, and its calls pass through the dispatcher's Python side
-and are counted. After PROBATION_CALLS of them, or as soon as a jitted caller links it, numba's C code
-gets it, and from then on a call costs what numba's costs. Explicit signatures have no probation.
+and are counted. After so many of them as the policy says, or as soon as a jitted caller links it, numba's
+C code gets it, and from then on a call costs what numba's costs. Explicit signatures have no probation.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from farm.port.dispatch import HookedDispatcher, Types, allow_only_installed, attach, discard_overloads, insert_in_table
-
-# The protocol's own executions-per-compile number: a signature that has made them has paid its share,
-# so the megamorphic rule stays exact where it matters.
-PROBATION_CALLS: Final = 50
 
 
 class Installation:
     """What is installed in one dispatcher, and how many calls each overload on probation has answered."""
 
-    def __init__(self, dispatcher: HookedDispatcher, probation_calls: int = PROBATION_CALLS) -> None:
+    def __init__(self, dispatcher: HookedDispatcher) -> None:
         self._dispatcher = dispatcher
-        self._probation_calls = probation_calls
         # Guards `_calls`. Nothing is called with it held.
         self._lock = threading.Lock()
         self._calls: Counter[Types] = Counter()
@@ -34,14 +29,14 @@ class Installation:
             insert_in_table(self._dispatcher, arguments)
         return counted
 
-    def answer(self, arguments: Types) -> Callable[..., Any] | None:
-        """The machine code for one more call with these types, or None if there is none yet."""
+    def answer(self, arguments: Types, probation_calls: int) -> Callable[..., Any] | None:
+        """The machine code for one more call with these types, or None. It is on probation for so many calls."""
         result = self._dispatcher.overloads.get(arguments)
         if result is None:
             return None
         with self._lock:
             self._calls[arguments] += 1
-            over = self._calls[arguments] >= self._probation_calls
+            over = self._calls[arguments] >= probation_calls
         if over:
             insert_in_table(self._dispatcher, arguments)
         entry_point: Callable[..., Any] = result.entry_point

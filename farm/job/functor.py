@@ -11,11 +11,15 @@ from typing import Any
 from farm.errors import NotShippable
 from farm.job.canonical import encode
 from farm.job.key import CompileKey
-from farm.job.reach import describe_values, reach
-from farm.port import capture, target
+from farm.job.reach import Reached, describe_values, reach
+from farm.port import capture, extensions, registry, target
 from farm.port.compile import Parts, compile_signature, take_apart
-from farm.port.registry import foreign_registrations
+from farm.port.load import missing_symbols
 from farm.reasons import RefusalReason
+
+_general_at_first: int | None = None
+"""How many registrations any function may reach there were at this process's first compile. numba keeps what it
+compiled of its own library, so a later one would change some calls and not others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class Rebuilt:
     arguments: tuple[Any, ...]
     return_type: Any | None
     caller_flags: Any | None
+    with_extensions: bool
+    """Whether numba extensions of others can take part: then a failure here may be this side's alone."""
 
     def __call__(self) -> Parts:
         """Compile. numba's errors pass through; NotShippable if the result cannot travel."""
@@ -57,11 +63,18 @@ class CompileFunctor:
     def rebuild(self) -> Rebuilt:
         """Apply the settings, restore the function, check the key. Raises NotShippable."""
         target.apply_settings(self.settings)
-        dispatcher, arguments, return_type = capture.restore(self.subject)
-        found = compute_key(dispatcher, arguments, return_type, self.caller_flags)
+        dispatcher, arguments, return_type, repeated = capture.restore(self.subject)
+        for kind, content in repeated:
+            _repeat(kind, content)
+        _require_one_set_of_extensions()
+        reached = reach(dispatcher, (arguments, return_type))
+        found = _key(reached, dispatcher, target.settings(), self.caller_flags)
         if found != self.key:
             raise NotShippable(RefusalReason.KEY_MISMATCH, f"part {found.first_difference(self.key)!r} differs")
-        return Rebuilt(dispatcher, arguments, return_type, self.caller_flags)
+        unknown = missing_symbols(list(reached.symbols))
+        if unknown:  # LLVM ends the process that links an unknown symbol
+            raise NotShippable(RefusalReason.EXTENSION_NOT_SHIPPABLE, f"external function {unknown[0]}")
+        return Rebuilt(dispatcher, arguments, return_type, self.caller_flags, bool(reached.registrations))
 
     def __call__(self) -> Parts:
         """Rebuild and compile."""
@@ -73,28 +86,51 @@ def make_functor(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any |
 
     Raises NotShippable with the reason.
     """
-    foreign = foreign_registrations()
-    if foreign:
-        raise NotShippable(RefusalReason.EXTENSION_NOT_SHIPPABLE, foreign[0])
-    caller_flags = target.caller_flags()
-    key = compute_key(dispatcher, arguments, return_type, caller_flags)
-    whole = (dispatcher, arguments, return_type)
-    reached = reach(whole)
-    subject = capture.dump(whole, reached.modules, reached.imports)
-    return CompileFunctor(key, subject, target.settings(), caller_flags)
+    caller_flags, settings = target.caller_flags(), target.settings()
+    reached = reach(dispatcher, (arguments, return_type))
+    plan = extensions.plan(reached.registrations)
+    subject = capture.dump(
+        (dispatcher, arguments, return_type, plan.repeated),
+        reached.modules,
+        (*plan.imports, *reached.imports),
+        plan.named,
+    )
+    return CompileFunctor(_key(reached, dispatcher, settings, caller_flags), subject, settings, caller_flags)
 
 
 def compute_key(
     dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, caller_flags: Any | None
 ) -> CompileKey:
     """The key of one signature, from what is in this process's memory."""
+    return _key(reach(dispatcher, (arguments, return_type)), dispatcher, target.settings(), caller_flags)
+
+
+def _key(reached: Reached, dispatcher: Any, settings: dict[str, target.Plain], caller_flags: Any | None) -> CompileKey:
     return CompileKey.from_parts(
         {
-            "function": reach(dispatcher).description,
-            "signature": describe_values((arguments, return_type)),
+            "function": reached.description,
+            "signature": reached.values,
+            "extensions": reached.extensions,
             "flags": target.effective_flags(dispatcher.targetoptions, caller_flags).encode(),
-            "settings": encode(target.settings()),
+            "settings": encode(settings),
             "target": encode(target.target()),
             "toolchain": encode(target.toolchain()),
         }
     )
+
+
+def _repeat(kind: str, content: tuple[Any, ...]) -> None:
+    """Register an extension again, unless an import or an earlier job did so already, for the same object."""
+    there = [one.content for one in registry.registrations() if one.kind.value == kind and one.content[0] is content[0]]
+    if not there or describe_values(content) not in map(describe_values, there):
+        registry.repeat(kind, content)
+
+
+def _require_one_set_of_extensions() -> None:
+    """Raises NotShippable(KEY_MISMATCH), which sends the job to a fresh process."""
+    global _general_at_first
+    general = sum(not one.subjects for one in registry.registrations())
+    if _general_at_first is None:
+        _general_at_first = general
+    if general != _general_at_first:
+        raise NotShippable(RefusalReason.KEY_MISMATCH, "numba extensions came after this process began to compile")

@@ -9,11 +9,17 @@ Modules are described by attributes. `m = cfg; m.GAIN` and `getattr(cfg, "GAIN")
 constants to numba, so following attribute chains is not enough: for each reachable module every name
 and every string constant of all reachable code counts, repeated until no new name turns up.
 
+numba extensions registered outside numba belong to what is reached: those on numba's, numpy's or built-in objects
+always, others if the walk meets an object or type they are for. What they consist of is walked in turn, so the walk
+repeats until neither names nor registrations are added. An installed distribution's count by name and version, and
+all of them if one does.
+
 Raises NotShippable, naming the global, for what has no stable content or cannot travel.
 """
 
 import builtins
 import dis
+import functools
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +30,9 @@ import numpy
 
 from farm.errors import NotShippable
 from farm.job.canonical import encode
+from farm.job.differs import differs_in_python as differs_in_python
 from farm.port import describe
+from farm.port.registry import Registration, registrations
 from farm.reasons import RefusalReason
 
 ARRAY_BYTES_MAX: Final = 10**6
@@ -47,33 +55,78 @@ class Reached:
     ----------
     description
         Canonical bytes; two functions with equal descriptions compile to the same code.
+    values
+        The same for what was walked beside the function: a signature.
+    extensions
+        The same for `registrations`.
     modules
         For each reachable module of the user, the attributes that a stub of it must hold.
     imports
         Names of the installed modules that were reached, sorted.
+    registrations
+        The foreign numba extensions that can change the code.
+    symbols
+        Names of the external functions that the code calls.
+    differs_in_python
+        What the function reaches that does not run, or means something else, as plain Python; or None.
     """
 
     description: bytes
+    values: bytes
+    extensions: bytes
     modules: Mapping[str, Mapping[str, object]]
     imports: tuple[str, ...]
+    registrations: tuple[Registration, ...]
+    symbols: tuple[str, ...]
+    differs_in_python: str | None
 
 
-def reach(function: object) -> Reached:
-    """Walk everything that a function or a dispatcher reaches."""
-    names: frozenset[str] = frozenset()
+def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
+    """Walk everything that a function or a dispatcher reaches, and with it a signature's types or the like."""
+    known = registrations()
+    names = _own_names(function)
+    entered: tuple[Registration, ...] = ()
     positions = describe.debug_by_default()
     while True:
         walk = _Walk(names, positions)
-        node = walk.node(function, getattr(function, "__qualname__", "function"))
-        if walk.found <= names and walk.positions is positions:
-            return Reached(encode(node), walk.modules, tuple(sorted(walk.imports)))
-        names |= walk.found
-        positions = walk.positions
+        node = walk.part(function, getattr(function, "__qualname__", "function"))
+        beside = walk.part(values, "signature")
+        extensions = walk.extensions(entered)
+        more = tuple(one for one in known if walk.enters(one))
+        if walk.found <= names and len(more) == len(entered) and walk.positions is positions:
+            return Reached(
+                encode(node),
+                encode(beside),
+                encode(extensions),
+                walk.modules,
+                tuple(sorted(walk.imports)),
+                entered,
+                tuple(sorted(walk.symbols)),
+                differs_in_python(function, known),
+            )
+        names, entered, positions = names | walk.found, more, walk.positions
 
 
 def describe_values(values: tuple[object, ...]) -> bytes:
-    """The canonical bytes of values that may hold numba types, functions and dispatchers: a signature, options."""
-    return reach(values).description
+    """The canonical bytes of values that may hold numba types, functions and dispatchers, without extensions."""
+    names: frozenset[str] = frozenset()
+    while True:
+        walk = _Walk(names)
+        node = walk.part(values, "value")
+        if walk.found <= names:
+            return encode(node)
+        names |= walk.found
+
+
+def _own_names(function: object) -> frozenset[str]:
+    """Names that the walk will find in any case: beginning with them saves most functions a second walk."""
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return frozenset()
+    found: set[str] = set()
+    for one in describe.nested_code(code):
+        found.update(one.co_names, (text for text in _constants(one) if type(text) is str))
+    return frozenset(found)
 
 
 @dataclass(slots=True)
@@ -85,8 +138,57 @@ class _Walk:
     found: set[str] = field(default_factory=set)
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
-    visited: dict[int, tuple[int, object]] = field(default_factory=dict)
-    """id -> (visiting index, the object, kept alive so that its id is not used again)."""
+    symbols: set[str] = field(default_factory=set)
+    visited: dict[int, int] = field(default_factory=dict)
+    """id -> visiting index in the part that is walked."""
+    reached: dict[int, object] = field(default_factory=dict)
+    """id -> the object, kept alive so that its id is not used again; of all parts."""
+    distributions: set[str] = field(default_factory=set)
+    """Top-level names of what was reached in installed distributions."""
+
+    def part(self, value: object, path: str) -> Node:
+        """A node whose references stay inside it, so that parts of a key change one by one."""
+        self.visited.clear()
+        return self.node(value, path)
+
+    def enters(self, one: Registration) -> bool:
+        """Whether what was walked reaches an extension."""
+        if not one.subjects or describe.distribution(one.home) in self.distributions:
+            return True
+        return any(
+            id(subject) in self.reached or describe.distribution(describe.home(subject)) in self.distributions
+            for subject in one.subjects
+        )
+
+    def extensions(self, entered: tuple[Registration, ...]) -> Node:
+        """Extensions in an order that does not depend on when each module was imported.
+
+        numba chooses between registrations of one group by their order, so the place in the group counts.
+        """
+        installed: set[tuple[str, str]] = set()
+        places: dict[tuple[object, ...], int] = {}
+        others = []
+        self.visited.clear()
+        for one in entered:
+            distribution = describe.distribution(one.home)
+            if distribution is not None:
+                self.distributions.add(distribution)
+                installed.add((one.home, describe.version(one.home)))
+                continue
+            place = places[one.group] = places.get(one.group, -1) + 1
+            others.append((one.name, one.how, place, one))
+        others.sort(key=lambda entry: entry[:3])
+        return (
+            "extensions",
+            tuple(sorted(installed)),
+            tuple((one.kind.value, how, place, self._extension(one)) for _, how, place, one in others),
+        )
+
+    def _extension(self, one: Registration) -> Node:
+        try:
+            return self.node(one.content, one.name)
+        except NotShippable as error:
+            raise NotShippable(RefusalReason.EXTENSION_NOT_SHIPPABLE, f"{one.name}: {error.detail}") from error
 
     def node(self, value: Any, path: str) -> Node:
         if isinstance(value, Enum):
@@ -106,8 +208,9 @@ class _Walk:
             return ("slice", self.node((value.start, value.stop, value.step), path))
         index = self.visited.get(id(value))
         if index is not None:
-            return ("again", index[0])
-        self.visited[id(value)] = (len(self.visited), value)
+            return ("again", index)
+        self.visited[id(value)] = len(self.visited)
+        self.reached[id(value)] = value
         return self._object(value, path)
 
     def _object(self, value: Any, path: str) -> Node:
@@ -128,6 +231,8 @@ class _Walk:
             )
         taken = describe.parts(value)
         if taken is not None:
+            self.reached.update((id(cls), cls) for cls in describe.type_classes(value))
+            self.symbols.update(describe.external_symbols(value))
             return (taken[0], self.node(taken[1], path))
         if isinstance(value, types.ModuleType):
             return self._module(value, path)
@@ -180,9 +285,16 @@ class _Walk:
         version = describe.installed(module)
         if version is None:
             return None
+        self._touch(module)
         return ("named", module.__name__, name, version)
 
+    def _touch(self, module: types.ModuleType) -> None:
+        distribution = describe.distribution(module.__name__)
+        if distribution is not None:
+            self.distributions.add(distribution)
+
     def _class(self, value: type, path: str) -> Node:
+        self.reached[id(value)] = value
         named = self._named(value)
         if named is not None:
             return named
@@ -206,6 +318,7 @@ class _Walk:
             kept.update((name, held[name]) for name in wanted)
             return ("module", tuple((name, self.node(held[name], f"{path}.{name}")) for name in wanted))
         self.imports.add(module.__name__)
+        self._touch(module)
         # The version stands for an installed module's functions and classes; its variables can be assigned.
         entries = []
         for name in wanted:
@@ -295,6 +408,7 @@ class _Walk:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _constants(code: types.CodeType) -> tuple[object, ...]:
     """The constants without the docstring: the first one, if it is text and no instruction loads it."""
     constants = code.co_consts
@@ -307,8 +421,3 @@ def _constants(code: types.CodeType) -> tuple[object, ...]:
 
 def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def differs_in_python(function: object) -> str | None:
-    """What makes the Python body another function than the compiled one, or None."""
-    return None

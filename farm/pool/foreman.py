@@ -118,7 +118,7 @@ class Foreman:
                 worker.run(
                     sock=socket.socket(fileno=sock_fd),
                     output_fd=output_fd,
-                    foreman_pid=foreman_pid,
+                    parent_pid=foreman_pid,
                     nice=message.nice,
                     task=self.task,
                 )

@@ -18,6 +18,11 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Jobs are expected: have the foreman ready."""
+
+
+@dataclass(frozen=True, slots=True)
 class Waited:
     """Somebody began to wait for the job."""
 
@@ -122,6 +127,7 @@ class Close:
 
 Event = (
     Submitted
+    | Wanted
     | Waited
     | Called
     | WorkerStarted

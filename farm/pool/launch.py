@@ -52,20 +52,25 @@ class Setup:
     environment: Mapping[str, str] | None
 
 
-def start(module: str, settings: str, *, setup: Setup, descriptor: int, output: int) -> "subprocess.Popen[bytes]":
-    """Start a process that calls `module`'s main(settings), with one descriptor besides stdout and stderr.
-
-    Raises OSError or RuntimeError if there is no interpreter to start.
-    """
+def interpreter() -> str:
+    """The Python to start. Raises RuntimeError if there is none."""
     executable = multiprocessing.spawn.get_executable()
     if executable is None:
         raise RuntimeError("this process does not know its Python interpreter")
     if getattr(sys, "frozen", False):
         raise RuntimeError("a frozen program has no Python interpreter to start")
+    return os.fsdecode(executable)
+
+
+def start(module: str, settings: str, *, setup: Setup, descriptor: int, output: int) -> "subprocess.Popen[bytes]":
+    """Start a process that calls `module`'s main(settings), with one descriptor besides stdout and stderr.
+
+    Raises OSError, or RuntimeError as `interpreter` does.
+    """
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     code = FIRST_LINES.format(paths=list(setup.paths), parent_pid=os.getpid(), module=module, settings=settings)
     return subprocess.Popen(
-        [os.fsdecode(executable), *flags, "-c", code],
+        [interpreter(), *flags, "-c", code],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

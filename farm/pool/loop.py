@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from farm.config import StartMethod
 from farm.job.messages import Answer, Cancelled, Compile, Exited, ForemanReady, Forked, Message, Pong
 from farm.pool import instructions as on
 from farm.pool.inbox import Inbox
 from farm.pool.launch import Setup
 from farm.pool.process import Channel, Output, WorkerProcess
 from farm.pool.schedule import Counts, Schedule
-from farm.pool.starter import REAP_S, ForemanProcess, Starter
+from farm.pool.starter import REAP_S, ForemanProcess, SpawnedWorkers, Starter
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
 
 CHECK_S: Final = 1.0
@@ -68,6 +69,7 @@ class Loop:
         schedule: Schedule,
         setup: Setup,
         times: Times,
+        start_method: StartMethod,
         memory_max_bytes: int | None,
         listener: Callable[[PoolEvent], None] | None,
         stop_intake: Callable[[], None],
@@ -76,6 +78,7 @@ class Loop:
         self.tickets: dict[int, Ticket] = {}
         self.counts = schedule.counts()
         self._schedule, self._setup, self._times = schedule, setup, times
+        self._start_method = start_method
         self._memory_max_bytes = memory_max_bytes
         self._listener, self._stop_intake = listener, stop_intake
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
@@ -99,19 +102,24 @@ class Loop:
             detail = f"the pool's thread failed: {type(error).__name__}: {error}"
         finally:
             self._stop_intake()
-            if self._starter is not None:
-                self._starter.end(END_S)
-            for worker in self._workers.values():
-                worker.close()
-            self._selector.close()
-            while (entry := self.inbox.take()) is not None:
-                if isinstance(entry, Ticket):
-                    self.tickets[entry.job_id] = entry
-            self.inbox.close()
-            self.counts = Counts(0, 0, 0)
-            for ticket in list(self.tickets.values()):
-                ticket.finish(Cancelled(detail))
-            self.tickets.clear()
+            try:
+                self._end_foreman(END_S)
+                for worker in list(self._workers.values()):
+                    self._drop(worker)
+                self._selector.close()
+            finally:
+                self._cancel_all(detail)
+
+    def _cancel_all(self, detail: str) -> None:
+        """The intake is stopped: what is in the inbox is all that will ever be there."""
+        while (entry := self.inbox.take()) is not None:
+            if isinstance(entry, Ticket):
+                self.tickets[entry.job_id] = entry
+        self.inbox.close()
+        self.counts = Counts(0, 0, 0)
+        for ticket in list(self.tickets.values()):
+            ticket.finish(Cancelled(detail))
+        self.tickets.clear()
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors. The selector must not unregister: it is shared."""
@@ -374,14 +382,22 @@ class Loop:
 
     def _start_foreman(self, now: float) -> None:
         try:
-            self._starter = starter = ForemanProcess(self._setup)
+            if self._start_method is StartMethod.FORK:
+                starter: Starter = ForemanProcess(self._setup)
+            else:
+                starter = SpawnedWorkers(self._setup, self._times.start_s)
         except (OSError, RuntimeError) as error:
             self._lose_foreman(f"the foreman could not be started: {error}")
             return
-        self._start_by = now + self._times.start_s
-        self._selector.register(starter.channel.sock, selectors.EVENT_READ, "starter")
-        self._selector.register(starter.output.descriptor, selectors.EVENT_READ, "starter output")
+        self._starter, self._start_by = starter, now + self._times.start_s
         import psutil  # noqa: F401  # 27 ms that the first answer would wait for: here it waits for the foreman anyway
+
+        if starter.channel is None:
+            self._serve_starter(0)
+            return
+        self._selector.register(starter.channel.sock, selectors.EVENT_READ, "starter")
+        if starter.output is not None:
+            self._selector.register(starter.output.descriptor, selectors.EVENT_READ, "starter output")
 
     def _lose_foreman(self, detail: str) -> None:
         for worker in list(self._workers.values()):

@@ -33,6 +33,11 @@ class StoreLibrary:
         self.misses: Counter[MissReason] = Counter()
         self.degraded: dict[DegradedReason, str] = {}
 
+    @property
+    def served(self) -> bool:
+        """Whether the job linked anything from the store."""
+        return any(one.origin is Origin.STORE for one in self.nested)
+
     def __call__(self, request: Request) -> Place:
         """The callee's place, with its parts if the store has them."""
         place = _StorePlace(self, request)

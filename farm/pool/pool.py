@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farm.config import StartMethod
 from farm.job.messages import Cancelled, Job
 from farm.pool import instructions as on
 from farm.pool.launch import Setup
@@ -40,6 +41,8 @@ class Pool:
         A job whose worker uses more is ended; None for no limit.
     environment
         The foreman's whole environment; None for a copy of this process's.
+    start_method
+        Forked by a foreman, or each worker started on its own: slower, for systems where fork is not safe.
     times
         The pool's patience; None for the defaults.
     exit_grace_s
@@ -61,6 +64,7 @@ class Pool:
         environment: Mapping[str, str] | None = None,
         on_event: Callable[[PoolEvent], None] | None = None,
         times: Times | None = None,
+        start_method: StartMethod = StartMethod.FORK,
         exit_grace_s: float = 2.0,
         growth_max_bytes: int = GROWTH_MAX_BYTES,
     ) -> None:
@@ -69,6 +73,7 @@ class Pool:
         )
         self._setup: Final = Setup(task, preload, paths, environment)
         self._times: Final = times or Times()
+        self._start_method: Final = start_method
         self._memory_max_bytes, self._listener, self._exit_grace_s = memory_max_bytes, on_event, exit_grace_s
         self._ids = itertools.count(1)
         self._owner_pid = os.getpid()
@@ -102,6 +107,12 @@ class Pool:
             ticket.finish(Cancelled(refusal))
         return ticket
 
+    def start(self) -> None:
+        """Have the foreman started now, so that the first job finds it warm. Returns at once."""
+        with self._lock:
+            if not self._closed and self._owner_pid == os.getpid():
+                self._running_loop().inbox.put(on.Wanted())
+
     def close(self, grace_s: float = 2.0) -> None:
         """Stop intake, cancel queued jobs, give running ones `grace_s`, end all processes. Idempotent.
 
@@ -119,6 +130,7 @@ class Pool:
                 schedule=self._schedule,
                 setup=self._setup,
                 times=self._times,
+                start_method=self._start_method,
                 memory_max_bytes=self._memory_max_bytes,
                 listener=self._listener,
                 stop_intake=self._stop_intake,

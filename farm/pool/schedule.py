@@ -37,7 +37,7 @@ orders on the way.
 
     foreman  event                                   becomes
     -------  --------------------------------------  -----------------------------------------------
-    down     a job is queued                         starting (StartForeman)
+    down     a job is queued, Wanted                 starting (StartForeman)
     starting ForemanUp                               up
     up       ForemanIdle, no job and no worker       down (StopForeman)
     any      ForemanLost                             down
@@ -155,6 +155,8 @@ class Schedule:
         match event:
             case on.Submitted():
                 self._submit(event)
+            case on.Wanted():
+                self._want_foreman()
             case on.Waited(job_id):
                 self._wait(job_id)
             case on.Called(job_id):
@@ -317,14 +319,17 @@ class Schedule:
         del self._workers[worker.id]
         self._out.append(on.KillWorker(worker.id))
 
+    def _want_foreman(self) -> None:
+        if self._foreman is _Foreman.DOWN and self._open:
+            self._foreman = _Foreman.STARTING
+            self._out.append(on.StartForeman(self._foreman_failures))
+
     def _assign(self) -> None:
         queue = sorted((job for job in self._jobs.values() if job.worker is None), key=_Job.order)
         if not queue or not self._open:
             return
         if self._foreman is not _Foreman.UP:
-            if self._foreman is _Foreman.DOWN:
-                self._foreman = _Foreman.STARTING
-                self._out.append(on.StartForeman(self._foreman_failures))
+            self._want_foreman()
             return
         free = [worker for worker in self._workers.values() if worker.job is None]
         batch_room = max(1, self._workers_max - 1)

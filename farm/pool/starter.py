@@ -1,7 +1,11 @@
 """Who starts, signals and buries the workers, seen from the pool's thread: a foreman, or that thread itself.
 
 Both do the same three things: `start` a worker, `signal` its process group, and say in `messages` what
-became of it. Nobody signals a pid that somebody else may have reaped already.
+became of it. Only who reaps a worker signals it, so no pid is used again in between.
+
+Forked workers share what the foreman imported and start in 3 ms. Where fork does not exist each worker
+is started on its own and imports numba itself, 0.4 s and 150 MB each. That way is for POSIX: a worker's
+socket and output are inherited by number, which Windows does not do.
 """
 
 import contextlib
@@ -9,10 +13,12 @@ import json
 import os
 import socket
 import subprocess
+import time
+from signal import SIGKILL
 from typing import Final, Protocol
 
-from farm.job.messages import Fork, Message, Ping, Signal
-from farm.pool.launch import Setup, start
+from farm.job.messages import Exited, ForemanReady, Fork, Message, Ping, Signal
+from farm.pool.launch import Setup, interpreter, start
 from farm.pool.process import Channel, Output, WorkerProcess, open_worker
 
 REAP_S: Final = 0.2
@@ -112,3 +118,95 @@ class ForemanProcess:
     def _close(self) -> None:
         self.channel.close()
         self.output.close()
+
+
+class SpawnedWorkers:
+    """No foreman: the pool's thread starts every worker as a process of its own and looks after it.
+
+    `start_s` is how long a worker may take until it says that it is ready.
+    Raises RuntimeError if there is no interpreter to start.
+    """
+
+    channel = None
+    output = None
+
+    def __init__(self, setup: Setup, start_s: float) -> None:
+        interpreter()
+        self._setup, self._start_s = setup, start_s
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        """By worker id, of workers not reaped yet."""
+        self._messages: list[Message] = [ForemanReady(os.getpid())]
+
+    def start(self, worker_id: int, nice: int) -> WorkerProcess:
+        """Start a worker; it says over its own socket when it is ready."""
+        worker, (socket_fd, output_fd) = open_worker(worker_id)
+        settings = {
+            "socket_fd": socket_fd,
+            "front_pid": os.getpid(),
+            "worker_id": worker_id,
+            "nice": nice,
+            "task": self._setup.task,
+            "preload": self._setup.preload,
+        }
+        try:
+            process = start(
+                "farm.pool.worker", json.dumps(settings), setup=self._setup, descriptor=socket_fd, output=output_fd
+            )
+        except BaseException:
+            worker.close()
+            raise
+        finally:
+            os.close(socket_fd)
+            os.close(output_fd)
+        self._processes[worker_id] = process
+        worker.pid, worker.start_by = process.pid, time.monotonic() + self._start_s
+        return worker
+
+    def signal(self, worker_id: int, number: int) -> None:
+        """Signal a worker's group, or the worker itself while it has none yet."""
+        process = self._processes.get(worker_id)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    os.kill(process.pid, number)
+
+    def messages(self) -> list[Message]:
+        """Who has ended since the last time."""
+        messages, self._messages = self._messages, []
+        for worker_id, process in list(self._processes.items()):
+            if not self._has_ended(process):
+                continue
+            self.signal(worker_id, SIGKILL)  # what the worker left behind
+            del self._processes[worker_id]
+            code = process.wait()
+            messages.append(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
+        return messages
+
+    def ping(self) -> bool:
+        """There is nobody to ask."""
+        return False
+
+    def end(self, wait_s: float) -> None:
+        """Kill all groups and see the workers end."""
+        until = time.monotonic() + wait_s
+        for worker_id in self._processes:
+            self.signal(worker_id, SIGKILL)
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+        self._processes.clear()
+
+    def abandon(self) -> None:
+        """In a forked child: not our processes."""
+        for process in self._processes.values():
+            process.returncode = 0
+        self._processes.clear()
+
+    @staticmethod
+    def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+        """Seen dead, and not reaped yet where the system allows it: the group's id is still taken then."""
+        if not hasattr(os, "waitid"):
+            return process.poll() is not None
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

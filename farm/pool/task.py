@@ -18,7 +18,7 @@ from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Reje
 from farm.pool.nested import StoreLibrary, as_artifact
 from farm.port import failure
 from farm.port.compile import Parts
-from farm.port.library import serving
+from farm.port.library import forget, serving
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Miss, encode
 from farm.store.disk import SIZE_MAX_BYTES, DiskStore, StoreUnwritable
@@ -81,6 +81,8 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     except (StoreRefused, OSError) as problem:
         library.degraded.update((_told(problem), (DegradedReason.DELIVERED_INLINE, order.functor.key.hex)))
     answer = _settle(rebuilt, order.functor.key, library)
+    if isinstance(answer, Failed) and answer.literal_args is None and library.served:
+        answer, library = _compile_alone(order, library)
     if not isinstance(answer, Built):
         return answer
     return replace(
@@ -89,6 +91,18 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
         degraded=(*library.degraded.items(), *answer.degraded),
         misses=tuple(library.misses.items()),
     )
+
+
+def _compile_alone(order: Order, library: StoreLibrary) -> tuple[WorkerAnswer, StoreLibrary]:
+    """Compile without the library what failed with callees from it: an artifact must not be the reason."""
+    alone = StoreLibrary(None)
+    forget()
+    answer = _compile(order.functor.rebuild(), order.functor.key, alone)
+    forget()
+    if isinstance(answer, Built):
+        library.misses[MissReason.LOAD_FAILED] += 1
+    alone.misses, alone.degraded = library.misses, library.degraded
+    return answer, alone
 
 
 def _trim(order: TrimOrder) -> StoreTrimmed:
@@ -155,6 +169,8 @@ def _compile(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> Worker
         except NotShippable as refusal:
             return Rejected(refusal.reason, refusal.detail)
         except Exception as error:  # numba's, or an extension's: the caller gets it as it is
+            if rebuilt.with_extensions:
+                return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, f"{type(error).__name__}: {error}")
             return _failed(error, caught)
     seconds = time.perf_counter() - started
     return _publish(parts, key, library.store, seconds, _reissued(caught))

@@ -2,12 +2,13 @@
 
 A thread owns reading. It hands jobs to the main thread through a queue and ends the process at end of
 file, in the middle of a compile if need be: the front is gone, nobody wants the answer. Only the main
-thread writes. Against a dead foreman the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a
+thread writes. Against a dead parent the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a
 worker that is stopped or that holds the GIL inside a C call.
 """
 
 import contextlib
 import importlib
+import json
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from farm.job.messages import Answer, Compile, Decoder, Rejected, WorkerAnswer, encode
+from farm.job.messages import Answer, Compile, Decoder, Forked, Rejected, WorkerAnswer, encode
 from farm.pool import launch
 from farm.reasons import RefusalReason
 
@@ -35,9 +36,21 @@ def resolve(name: str) -> Callable[..., object]:
     return found
 
 
-def run(*, sock: socket.socket, output_fd: int, foreman_pid: int, nice: int, task: str) -> NoReturn:
-    """Be a worker, in a process just forked, until the front closes the socket."""
-    _settle(output_fd=output_fd, foreman_pid=foreman_pid, nice=nice)
+def main(settings: str) -> NoReturn:
+    """Be a worker that no foreman forked: do what a foreman does, say that it is done, and go on as any worker."""
+    given = json.loads(settings)
+    launch.reset_signals()
+    sock = socket.socket(fileno=given["socket_fd"])
+    sock.set_inheritable(False)
+    if given["preload"] is not None:
+        resolve(given["preload"])()
+    sock.sendall(encode(Forked(given["worker_id"], os.getpid())))
+    run(sock=sock, parent_pid=given["front_pid"], nice=given["nice"], task=given["task"])
+
+
+def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd: int | None = None) -> NoReturn:
+    """Be a worker until the front closes the socket. Output goes to the descriptor, or stays where it is."""
+    _settle(output_fd=output_fd, parent_pid=parent_pid, nice=nice)
     jobs: queue.SimpleQueue[Compile] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sock, jobs), name="farm-worker-reader", daemon=True).start()
     while True:
@@ -52,16 +65,17 @@ def run(*, sock: socket.socket, output_fd: int, foreman_pid: int, nice: int, tas
             os._exit(0)
 
 
-def _settle(*, output_fd: int, foreman_pid: int, nice: int) -> None:
-    with contextlib.suppress(OSError):  # the foreman does the same: whoever comes first
+def _settle(*, output_fd: int | None, parent_pid: int, nice: int) -> None:
+    with contextlib.suppress(OSError):  # the parent does the same: whoever comes first
         os.setpgid(0, 0)
     launch.on_parent_death(signal.SIGKILL)
-    if os.getppid() != foreman_pid:  # it died before the line above
+    if os.getppid() != parent_pid:  # it died before the line above
         os._exit(0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.dup2(output_fd, 1)
-    os.dup2(output_fd, 2)
-    os.close(output_fd)
+    if output_fd is not None:
+        os.dup2(output_fd, 1)
+        os.dup2(output_fd, 2)
+        os.close(output_fd)
     if nice:
         os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:

@@ -10,6 +10,8 @@
 - Other classes of the user, stencils, cfuncs and jitclasses are imported by name, checked to be the identical
   object. Those of `__main__` are refused.
 
+- What reaches a function that this thread is compiling at the moment does not travel: it is recursive.
+
 Every failure is NotShippable. The bytes are for the wire and differ from process to process: they are
 no key, and `restore` must only see bytes that this user's own processes made.
 """
@@ -30,10 +32,13 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
+from numba.core.registry import cpu_target
+from numba.core.types import ExternalFunction
 
 from farm.errors import NotShippable
 from farm.port import describe, places, standin
 from farm.port.library import LibraryDispatcher
+from farm.port.target import caller_flags
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -53,7 +58,10 @@ _alive: list[Any] = []
 
 
 def dump(
-    function: object, modules: Mapping[str, Mapping[str, object]] | None = None, imports: Sequence[str] = ()
+    function: object,
+    modules: Mapping[str, Mapping[str, object]] | None = None,
+    imports: Sequence[str] = (),
+    named: Sequence[object] = (),
 ) -> bytes:
     """The bytes of a function or dispatcher.
 
@@ -62,13 +70,15 @@ def dump(
     modules
         For each module of the user, the attributes its stub must hold (`farm.job.reach.Reached.modules`).
     imports
-        Installed modules that `restore` imports first, so that their attributes are there.
+        Modules that `restore` imports first, so that their attributes and registrations are there.
+    named
+        Functions of the user that travel by name: numba extensions that an import registers are for these objects.
 
     Raises NotShippable.
     """
     stream = io.BytesIO()
     try:
-        pickler = _Pickler(stream, modules or {})
+        pickler = _Pickler(stream, modules or {}, named)
         pickler.dump(function)
     except NotShippable:
         raise
@@ -76,7 +86,9 @@ def dump(
         name = getattr(function, "__qualname__", type(function).__name__)
         detail = f"{name}: {type(error).__name__}: {error}"
         raise NotShippable(RefusalReason.NOT_PICKLABLE, detail) from error
-    return pickle.dumps((tuple(imports), stream.getvalue(), sorted(pickler.homes)))
+    # Imported before anything is restored: a class that a real module holds needs no stand-in, and must not have one.
+    first = (*imports, *sorted(pickler.imported.difference(imports)))
+    return pickle.dumps((first, stream.getvalue(), sorted(pickler.homes)))
 
 
 def restore(data: bytes) -> Any:
@@ -114,17 +126,23 @@ def restore(data: bytes) -> Any:
 class _Pickler(cloudpickle.CloudPickler):
     """cloudpickle with its own rules for what the farm takes by value, by name and by stub."""
 
-    def __init__(self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(
+        self, stream: io.BytesIO, modules: Mapping[str, Mapping[str, object]], named: Sequence[object]
+    ) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._modules = modules
+        self._compiling = _functions_being_compiled()
+        self._named = frozenset(map(id, named))
         self.homes: set[str] = set()
         """Names of the modules that the functions taken by value were defined in."""
+        self.imported: set[str] = set()
+        """Names of the user's modules that hold something found by name."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
             return self._reduce_module(obj)
         if isinstance(obj, describe.BY_NAME_ONLY):
-            return _reduce_named(obj)
+            return self._reduce_named(obj)
         if isinstance(obj, type):
             return self._reduce_class(obj)
         if isinstance(obj, _NAMED_IF_INSTALLED):
@@ -133,6 +151,12 @@ class _Pickler(cloudpickle.CloudPickler):
                 return found
         if isinstance(obj, Dispatcher):
             return _reduce_dispatcher(obj)
+        if isinstance(obj, _Intrinsic):
+            return _make_intrinsic, (obj._name, obj._defn, obj._prefer_literal, dict(obj._ctor_kwargs))
+        if isinstance(obj, ExternalFunction):
+            return ExternalFunction, (obj.symbol, obj.sig)
+        if id(obj) in self._named:
+            return self._reduce_named(obj)
         if isinstance(obj, types.FunctionType):
             return self._reduce_function(obj)
         if isinstance(obj, types.CodeType):  # cloudpickle forgets the file, which errors and debug information name
@@ -160,9 +184,21 @@ class _Pickler(cloudpickle.CloudPickler):
                 raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{cls.__module__}.{cls.__qualname__}")
             bases = tuple(map(_base, cls.__bases__))
             return _make_standin, (cls.__module__, cls.__qualname__, bases, standin.content(cls), standin.shape(cls))
-        return _reduce_named(cls)
+        return self._reduce_named(cls)
+
+    def _reduce_named(self, obj: Any) -> Any:
+        found = describe.by_name(obj) or _held_by_its_module(obj)
+        if found is None or found[0].__name__ == "__main__":
+            text = f"{_home(obj)}.{getattr(obj, '__qualname__', type(obj).__name__)}"
+            raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, text)
+        self.imported.add(found[0].__name__)
+        if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
+            return NotImplemented
+        return _find, (found[0].__name__, found[1])
 
     def _reduce_function(self, function: types.FunctionType) -> Any:
+        if any(function is one for one in self._compiling):
+            raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, f"{function.__qualname__} is being compiled here")
         held = function.__globals__
         places.remember(function.__code__)
         if isinstance(function.__module__, str):
@@ -194,6 +230,17 @@ class _Pickler(cloudpickle.CloudPickler):
         )
 
 
+def _functions_being_compiled() -> tuple[types.FunctionType, ...]:
+    """The Python functions whose types this thread is inferring at the moment.
+
+    What they call, and what reaches them again, is recursive: numba types it by the frames on its call stack, and a
+    process without those frames infers something else, or fails ("runaway recursion").
+    """
+    if caller_flags() is None:  # the call stack is one for all threads, and another's
+        return ()
+    return tuple(frame.func_id.func for frame in cpu_target.typing_context.callstack)
+
+
 def _reduce_dispatcher(dispatcher: Any) -> Any:
     pipeline = describe.pipeline_class(dispatcher)
     if "<locals>" in pipeline.__qualname__ or describe.by_name(pipeline) is None:
@@ -212,16 +259,6 @@ def _by_installed_name(obj: Any) -> Any:
         return None
     if isinstance(obj, (type, types.FunctionType)):
         return NotImplemented  # pickle's own way by name; `_find` itself has to go that way
-    return _find, (found[0].__name__, found[1])
-
-
-def _reduce_named(obj: Any) -> Any:
-    found = describe.by_name(obj) or _held_by_its_module(obj)
-    if found is None or found[0].__name__ == "__main__":
-        text = f"{_home(obj)}.{getattr(obj, '__qualname__', type(obj).__name__)}"
-        raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, text)
-    if isinstance(obj, type) and not isinstance(obj, describe.BY_NAME_ONLY):
-        return NotImplemented
     return _find, (found[0].__name__, found[1])
 
 
@@ -286,6 +323,12 @@ def _make_code(make: Any, arguments: tuple[Any, ...], file: str) -> types.CodeTy
 def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
     parts_of_cloudpickle._function_setstate(function, state)
     places.index(function.__code__)
+
+
+def _make_intrinsic(name: str, definition: Any, prefer_literal: bool, options: dict[str, Any]) -> Any:
+    made = _Intrinsic(name, definition, prefer_literal, **options)
+    made._register()
+    return made
 
 
 def _make_shell() -> Any:

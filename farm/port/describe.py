@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from llvmlite import ir
 from numba.core import config, types
 from numba.core import dispatcher as dispatchers
 from numba.core.ccallback import CFunc
+from numba.core.datamodel import default_manager
 from numba.core.extending import _Intrinsic
 from numba.core.typing.templates import Signature
 from numba.experimental.jitclass.base import JitClassType
@@ -75,6 +77,10 @@ def parts(obj: object) -> Parts | None:
         return "cfunc", (obj._pyfunc, obj._sig, dict(compiler.targetoptions), dict(compiler.locals))
     if isinstance(obj, JitClassType):
         return "jitclass", (obj.class_type,)
+    if isinstance(obj, (ir.Type, ir.Constant)):  # what intrinsics and lowerings keep in globals
+        return f"llvm {type(obj).__qualname__}", (str(obj),)
+    if obj is default_manager:  # what it holds are registrations
+        return "data models", ()
     return None
 
 
@@ -95,9 +101,26 @@ def type_parts(kind: Any) -> Parts:
         return tag, (kind.class_type,)
     if isinstance(kind, types.Module):
         return tag, (kind.pymod,)
+    if isinstance(kind, types.ExternalFunction):
+        return tag, (kind.symbol, kind.sig)
     if isinstance(kind, types.Function):
         return tag, (kind.typing_key,)
     return tag, (kind.key,)
+
+
+def type_classes(obj: object) -> tuple[type, ...]:
+    """The classes of a numba type, base classes included; empty for anything else."""
+    return type(obj).__mro__ if isinstance(obj, types.Type) else ()
+
+
+def external_symbols(obj: object) -> tuple[str, ...]:
+    """The symbol that an ExternalFunction calls; empty for anything else."""
+    return (obj.symbol,) if isinstance(obj, types.ExternalFunction) else ()
+
+
+def is_intrinsic(obj: object) -> bool:
+    """Whether the object is an intrinsic: it has no meaning in Python."""
+    return isinstance(obj, _Intrinsic)
 
 
 def is_jitclass_instance(obj: object) -> bool:
@@ -105,6 +128,7 @@ def is_jitclass_instance(obj: object) -> bool:
     return isinstance(obj, _box.Box)
 
 
+@functools.lru_cache(maxsize=4096)
 def global_names(code: python_types.CodeType) -> frozenset[str]:
     """Every global name that the code, or code nested in it, reads or writes."""
     found = {i.argval for one in nested_code(code) for i in dis.get_instructions(one) if i.opname in GLOBAL_OPERATIONS}
@@ -147,6 +171,24 @@ def installed(module: python_types.ModuleType) -> str | None:
     if STUB_MARK in vars(module):
         return None
     return _installed(module.__name__, getattr(module, "__file__", None))
+
+
+def distribution(module: str) -> str | None:
+    """The top-level name of an imported module that belongs to an installed distribution; None for the user's."""
+    held = sys.modules.get(module)
+    return None if held is None or installed(held) is None else module.partition(".")[0]
+
+
+def version(module: str) -> str:
+    """The distribution and version that an imported module is installed from; empty for the user's."""
+    held = sys.modules.get(module)
+    return "" if held is None else installed(held) or ""
+
+
+def home(obj: Any) -> str:
+    """Name of the module that an object was defined in or that it is, `builtins` if it does not say."""
+    name = obj.__name__ if isinstance(obj, python_types.ModuleType) else getattr(obj, "__module__", None)
+    return name if isinstance(name, str) else "builtins"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,22 +9,23 @@ dispatcher of a worker (`LibraryDispatcher`, see `take_over`) asks the library o
 - A caller links a callee with its own flags. numba keeps one overload for each argument types, made
   under the flags of whoever came first; here there is one for each flags as well. Otherwise what is
   published for one caller would depend on who was compiled before it.
-- Nothing compiled in an earlier job is linked into a later one, numba's own functions excepted: settings
-  and globals may have changed.
+- Nothing compiled in an earlier job is linked into a later one, because globals may have changed. numba's
+  own functions stay, as long as the settings do.
 - What cannot leave the process is not published, with the reason. The compile goes on: its own
   `take_apart` decides about the whole.
 
-numba's own library functions pass through here, but are not asked for yet (`_is_numbas`).
+numba's own library functions are callees like others: np.sort for float64 is compiled once for all workers.
 For worker processes; what is loaded for linking cannot be called.
 """
 
+import io
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from numba.core import sigutils, types, utils
+from numba.core import registry, serialize, sigutils, types, utils
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import _Cache
 from numba.core.compiler import Compiler, CompileResult
@@ -32,12 +33,22 @@ from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import dispatcher_registry, target_registry
 
 from farm.errors import NotShippable
+from farm.port import target
 from farm.port.compile import Parts, take_apart
 from farm.port.load import LoadRefused, load_for_linking
 from farm.port.target import caller_flags, effective_flags, renew_symbol_names
 from farm.reasons import MissReason, RefusalReason
 
 Types = tuple[Any, ...]
+
+EQUAL_BY_IDENTITY: Final = (
+    types.Dispatcher,
+    types.ClassType,
+    types.BaseFunction,
+    types.BoundFunction,
+    types.DeferredType,
+)
+"""Types that are equal only to themselves: what comes out of a pickle in another process is another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,7 @@ class _Job:
         try:
             if self.entangled:
                 raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, "recursion through a function that is unfinished")
+            _refuse_a_type_that_does_not_travel(result.signature.return_type)
             opened.place.publish(take_apart(result, opened.symbol_base))
         except NotShippable as refusal:
             opened.place.withhold(refusal)
@@ -145,22 +157,35 @@ class _Job:
             self.open.pop().place.close()
 
 
-# The running job, and how many there were. Guarded by nothing: a worker compiles in its main thread only.
+# The running job, how many there were, and the settings of the last. Guarded by nothing: a worker compiles in its
+# main thread only.
 _job: _Job | None = None
 _jobs = 0
+_settings: Mapping[str, object] = {}
+_settings_changes = 0
 
 
 @contextmanager
 def serving(library: Library) -> Iterator[None]:
     """Inside, the compiles of this process ask this library for their callees."""
-    global _job, _jobs
+    global _job, _jobs, _settings, _settings_changes
     _jobs += 1
+    settings = target.settings()
+    if settings != _settings:
+        _settings, _settings_changes = settings, _settings_changes + 1
+        registry.cpu_target.target_context.cached_internal_func.clear()
     job = _job = _Job(library, _jobs)
     try:
         yield
     finally:
         _job = None
         job.close()
+
+
+def forget() -> None:
+    """Link nothing into the next job that is in memory now: numba's own functions are asked for anew."""
+    global _settings
+    _settings = {}
 
 
 def take_over() -> None:
@@ -185,6 +210,9 @@ class LibraryDispatcher(CPUDispatcher):
         self._made_in = 0
         super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
         self._cache = LibraryCache(self)
+
+    def __repr__(self) -> str:
+        return f"{CPUDispatcher.__name__}({self.py_func})"  # numba's messages name it, and are to be numba's own
 
     def enable_caching(self) -> None:
         """Nothing: numba's own cache goes stale, and what it holds would enter ours."""
@@ -221,12 +249,12 @@ class LibraryDispatcher(CPUDispatcher):
         """
         if not self._can_compile:
             return None
-        number = 0 if _job is None else _job.number
-        if number != self._made_in and not _is_numbas(self):
+        number = _settings_changes if _is_numbas(self) else 0 if _job is None else _job.number
+        if number != self._made_in:
             self._make_finalizer()()
             self._made.clear()
             self._reset_overloads()
-        self._made_in = number
+            self._made_in = number
         arguments = tuple(sigutils.normalize_signature(sig)[0])
         slot = arguments, effective_flags(self.targetoptions, caller_flags())
         made = self._made.get(slot)
@@ -263,7 +291,7 @@ class LibraryCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         dispatcher = self._dispatcher()
-        if _job is None or dispatcher is None or not self._enabled or _is_numbas(dispatcher):
+        if _job is None or dispatcher is None or not self._enabled:
             return None
         return _job.load(dispatcher, sig)
 
@@ -290,8 +318,29 @@ def _calls_back(result: CompileResult, dispatcher: Any) -> bool:
     """Whether the result calls a function, other than itself, whose compile has not ended."""
     for kind in (result.fndesc.typemap or {}).values():
         if isinstance(kind, types.RecursiveCall):
-            target = kind.dispatcher_type.dispatcher
-            own = tuple(result.signature.args) if target is dispatcher else None
-            if any(arguments != own and arguments not in target.overloads for arguments in kind._overloads):
+            callee = kind.dispatcher_type.dispatcher
+            own = tuple(result.signature.args) if callee is dispatcher else None
+            if any(arguments != own and arguments not in callee.overloads for arguments in kind._overloads):
                 return True
     return False
+
+
+class _TypeScan(serialize.NumbaPickler):
+    """Pickles into nothing, and looks at what it meets on the way."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def persistent_id(self, obj: object) -> None:
+        if isinstance(obj, EQUAL_BY_IDENTITY):
+            raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"its callers would get a copy of the type {obj}")
+
+
+def _refuse_a_type_that_does_not_travel(kind: object) -> None:
+    """Argument types are the asking side's own (`load_for_linking`); a return type can only come from the artifact."""
+    try:
+        _TypeScan().dump(kind)
+    except NotShippable:
+        raise
+    except Exception as error:  # reducers are foreign code and raise anything
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"{type(error).__name__}: {error}") from error

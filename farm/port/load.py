@@ -84,7 +84,10 @@ class LinkedLibrary(LoadedLibrary):
 
 
 def load(
-    parts: Parts, own_globals: dict[str, Any] | None = None, bitcode: Callable[[], bytes] | None = None
+    parts: Parts,
+    own_globals: dict[str, Any] | None = None,
+    bitcode: Callable[[], bytes] | None = None,
+    arguments: tuple[Any, ...] | None = None,
 ) -> CompileResult:
     """Link the parts into this process and return a CompileResult that is not yet installed anywhere.
 
@@ -97,37 +100,36 @@ def load(
     bitcode
         Reads the bitcode when it is needed, for parts that were read without it.
 
+    arguments
+        The argument types as this process knows them. Those that travelled with the parts can be copies
+        (a type that holds a dispatcher), and a copy matches nothing that a jitted caller asks for.
+
     Raises LoadRefused.
     """
     lacking = missing_features(parts.meta["target"]["features"])
     if lacking:
         raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
     with global_compiler_lock, _refusals():
-        return _load(parts, own_globals, bitcode or (lambda: parts.bitcode))
+        return _load(parts, own_globals, bitcode or (lambda: parts.bitcode), arguments)
 
 
 def load_for_linking(parts: Parts, arguments: tuple[Any, ...], own_globals: dict[str, Any]) -> CompileResult:
     """A CompileResult for a jitted caller to link, in a process that will never run it.
 
-    `arguments` are the types as this process knows them: those that travelled with the parts can be
-    copies (a type that holds a dispatcher), and a copy matches nothing. No address is needed, so no
-    symbol and no CPU feature is asked for. Raises LoadRefused.
+    No address is needed, so no symbol and no CPU feature is asked for. Raises LoadRefused.
     """
     with global_compiler_lock, _refusals():
         context = registry.cpu_target.target_context
-        state = serialize.loads(parts.environment)
+        state = _unpickle(parts, arguments)
         library = LinkedLibrary(context.codegen(), parts.meta["library"], parts.code, parts.bitcode)
         library._reload_init.update(state["reload_init"])
         library._get_module_for_linking()
-        descriptor = state["descriptor"]
-        descriptor.argtypes = arguments
         _insert_generator(context, state, library)
         return _result(
             context,
             state,
             library,
             entry_point=object(),  # lowering knows a callee by it, and nobody calls it
-            signature=state["signature"].replace(args=arguments),
             environment=_bind(state["environment"], own_globals),
             referenced=[_bind(env, None) for env in state["referenced"]],
         )
@@ -144,10 +146,23 @@ def _refusals() -> Iterator[None]:
         raise LoadRefused(MissReason.LOAD_FAILED, f"{type(error).__name__}: {error}") from error
 
 
-def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]) -> CompileResult:
-    context = registry.cpu_target.target_context
+def _unpickle(parts: Parts, arguments: tuple[Any, ...] | None) -> dict[str, Any]:
     standin.pin(parts.meta["classes"])
-    state = serialize.loads(parts.environment)
+    state: dict[str, Any] = serialize.loads(parts.environment)
+    if arguments is not None:
+        state["descriptor"].argtypes = arguments
+        state["signature"] = state["signature"].replace(args=arguments)
+    return state
+
+
+def _load(
+    parts: Parts,
+    own_globals: dict[str, Any] | None,
+    bitcode: Callable[[], bytes],
+    arguments: tuple[Any, ...] | None,
+) -> CompileResult:
+    context = registry.cpu_target.target_context
+    state = _unpickle(parts, arguments)
     for initialise in state["reload_init"]:
         initialise()
     _require_symbols(context, parts.meta["undefined"])
@@ -157,6 +172,10 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[]
     library._reload_init.update(state["reload_init"])
     library._finalize_final_module()
     codegen._engine._defined_symbols.update(parts.meta["defined"])
+    # A function compiled here may call one of these through a pointer that waits for it: recursion through a second
+    # type. numba's own cache forgets this, and the call aborts.
+    codegen._rtlinker._defined.update(parts.meta["defined"])
+    codegen._rtlinker.resolve(codegen._engine)
 
     environment = _bind(state["environment"], own_globals)
     referenced = [_bind(env, None) for env in state["referenced"]]
@@ -170,7 +189,6 @@ def _load(parts: Parts, own_globals: dict[str, Any] | None, bitcode: Callable[[]
         state,
         library,
         entry_point=entry_point,
-        signature=state["signature"],
         environment=environment,
         referenced=referenced,
     )
@@ -188,7 +206,6 @@ def _result(
     library: LoadedLibrary,
     *,
     entry_point: Any,
-    signature: Any,
     environment: Environment,
     referenced: list[Environment],
 ) -> CompileResult:
@@ -198,7 +215,7 @@ def _result(
         entry_point=entry_point,
         typing_error=None,
         type_annotation=state["annotation"],
-        signature=signature,
+        signature=state["signature"],
         objectmode=False,
         lifted=state["lifted"],
         fndesc=state["descriptor"],
@@ -219,16 +236,17 @@ def _require_symbols(context: Any, names: list[str]) -> None:
     is made only when a symbol is still missing after that.
     """
     rtsys.initialize(context)
-    if not _missing(names):
+    if not missing_symbols(names):
         return
     context.refresh()
     importlib.import_module("numba.cpython.hashing")
-    missing = _missing(names)
+    missing = missing_symbols(names)
     if missing:
         raise LoadRefused(MissReason.SYMBOL_MISSING, ", ".join(missing))
 
 
-def _missing(names: list[str]) -> list[str]:
+def missing_symbols(names: list[str]) -> list[str]:
+    """Those of the symbols that have no address in this process."""
     unknown = [name for name in names if name not in _addressed]
     missing = [name for name in unknown if llvm.address_of_symbol(name) is None]
     _addressed.update(set(unknown).difference(missing))

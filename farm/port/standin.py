@@ -68,7 +68,31 @@ def shape(cls: type) -> str:
 def make(
     module: str, qualname: str, bases: tuple[type, ...], parts: tuple[Any, ...], shape_of_original: str | None
 ) -> type:
-    """The stand-in, written as a name from now on. A base that has no name of its own comes without a shape."""
+    """The stand-in, written as a name from now on. A base that has no name of its own comes without a shape.
+
+    If the job has imported the class's module, the class itself: what else the module holds refers to that one.
+    """
+    made = _imported(module, qualname) if shape_of_original is not None else None
+    if made is None:
+        made = _new(module, qualname, bases, parts)
+    if shape_of_original is not None:
+        if shape(made) != shape_of_original:
+            raise TypeError(f"{module}.{qualname} cannot be stood in for")
+        _standing[module, qualname] = made
+        mark = secrets.token_hex(8)
+        _written_as[made] = f"farm-class\n{module}\n{qualname}\n{shape_of_original}\n{mark}\n"
+    return made
+
+
+def _imported(module: str, qualname: str) -> type | None:
+    home = sys.modules.get(module)
+    if home is None or module == "__main__" or describe.STUB_MARK in vars(home):
+        return None
+    found = describe.resolve(home, qualname)
+    return found if isinstance(found, type) else None
+
+
+def _new(module: str, qualname: str, bases: tuple[type, ...], parts: tuple[Any, ...]) -> type:
     name = qualname.rpartition(".")[2]
     made: type
     if bases == (tuple,) and parts:
@@ -84,12 +108,6 @@ def make(
 
         made = types.new_class(name, bases, exec_body=fill)
     made.__module__, made.__qualname__ = module, qualname
-    if shape_of_original is not None:
-        if shape(made) != shape_of_original:
-            raise TypeError(f"{module}.{qualname} cannot be stood in for")
-        _standing[module, qualname] = made
-        mark = secrets.token_hex(8)
-        _written_as[made] = f"farm-class\n{module}\n{qualname}\n{shape_of_original}\n{mark}\n"
     return made
 
 

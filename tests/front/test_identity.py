@@ -178,6 +178,40 @@ def test_classes_of_a_module_that_no_worker_imports(tmp_path: Path) -> None:
         run(tmp_path, script + "\ncheck_stats()\n", number=number)
 
 
+def test_what_else_an_imported_module_holds_means_the_same_class(tmp_path: Path) -> None:
+    """A jitclass is found by name only, so the worker imports its module, and with it the enum itself."""
+    module = """
+    import enum
+    from numba import int64
+    from numba.experimental import jitclass
+
+    class Mode(enum.Enum):
+        A = 1
+        B = 2
+
+    @jitclass([("v", int64)])
+    class Box:
+        def __init__(self, v):
+            self.v = v
+
+        def mode(self):
+            return Mode.B if self.v > 1 else Mode.A
+    """
+    (tmp_path / "boxes_of_user.py").write_text(textwrap.dedent(module))
+    body = """
+    from boxes_of_user import Box, Mode
+
+    @farm.njit(mode="strict")
+    def other(n):
+        return Mode.A if n < 0 else Box(n).mode()
+
+    assert other(-1) is Mode.A and other(2) is Mode.B
+    check_stats()
+    """
+    for number in (0, 1):
+        run(tmp_path, textwrap.dedent(body), number=number)
+
+
 def test_a_stale_class_is_not_shipped_and_the_new_one_is(tmp_path: Path) -> None:
     """As in a notebook: the cell with the class runs again, the cell with the function does not."""
     body = """

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from numba import float64, int64, types
 
-from farm.front.install import PROBATION_CALLS, Installation
+from farm.front.install import Installation
 from farm.port.compile import compile_signature
 from farm.port.dispatch import HookedDispatcher, argument_types, fingerprint, unfold
+
+PROBATION_CALLS = 50
 
 
 class Probe(HookedDispatcher):
@@ -26,7 +28,7 @@ class Probe(HookedDispatcher):
     def callable_for(self, folded: tuple[Any, ...]) -> Callable[..., Any]:
         arguments = argument_types(self, folded)
         self.asked.append(arguments)
-        code = self.installation.answer(arguments)
+        code = self.installation.answer(arguments, PROBATION_CALLS)
         return code if code is not None else lambda *values: self.py_func(*unfold(self, values))
 
     def result_for(self, arguments: tuple[Any, ...], return_type: Any | None) -> Any:
@@ -124,7 +126,7 @@ def test_literal_types_are_never_put_into_the_c_table() -> None:
     literal = types.literal(3)
     probe.build(literal, probation=False)
     assert probe.in_table == set()
-    assert probe.installation.answer((literal,)) is not None
+    assert probe.installation.answer((literal,), PROBATION_CALLS) is not None
 
 
 def test_discard_forgets_both_tables_and_the_counts() -> None:

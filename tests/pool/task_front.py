@@ -1,12 +1,15 @@
 """Run as a program: loads artifacts from a store into a fresh process, in order, and prints what calls of them give.
 
 python task_front.py STORE KEY FUNCTION ARGUMENTS [KEY FUNCTION ARGUMENTS ...]
+
+A list among the arguments stands for an array.
 """
 
 import ast
 import sys
 from pathlib import Path
 
+import numpy as np
 import task_subjects
 
 from farm.job.key import CompileKey
@@ -24,7 +27,8 @@ def main(directory: str, *words: str) -> None:
         assert isinstance(stored, Stored), (name, stored)
         parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
         function = getattr(task_subjects, name).py_func
-        calls.append((load(parts, function.__globals__), ast.literal_eval(arguments)))
+        values = [np.array(v) if isinstance(v, list) else v for v in ast.literal_eval(arguments)]
+        calls.append((load(parts, function.__globals__), values))
     for result, arguments in calls:
         try:
             print(repr(result.entry_point(*arguments)))

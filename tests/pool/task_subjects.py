@@ -3,11 +3,17 @@
 import numba
 import numpy as np
 from numba import njit
+from numba.experimental import jitclass
 
 
 @njit
 def divide(a, b):
     return a / b
+
+
+@njit
+def as_text(a, b):
+    return "a" if a > b else "b"
 
 
 @njit
@@ -172,3 +178,42 @@ def calls_in_python(a):
 @njit
 def calls_in_python_again(a):
     return in_python(a) * 3
+
+
+@njit
+def first_difference(x):
+    return np.diff(x)[0]
+
+
+@njit
+def last_difference(x):
+    return np.diff(x)[-1]
+
+
+@jitclass([("x", numba.float64)])
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+    def moved(self, by):
+        return Point(self.x + by)
+
+
+@njit
+def make_point(x):
+    return Point(x)
+
+
+@njit
+def x_of(point):
+    return point.x
+
+
+@njit
+def x_of_moved(x):
+    return x_of(make_point(x).moved(1.0))
+
+
+@njit
+def x_of_moved_twice(x):
+    return x_of(make_point(x).moved(1.0).moved(1.0))

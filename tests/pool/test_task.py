@@ -8,8 +8,10 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numba
 import pytest
 import task_subjects as subjects
 from numba import float64, int64
@@ -18,7 +20,7 @@ from farm.job.functor import CompileFunctor, make_functor
 from farm.job.messages import Built, Busy, Failed, Nested, Origin, Rejected, StoreTrimmed, WorkerAnswer
 from farm.pool.task import Order, TrimOrder
 from farm.reasons import DegradedReason, MissReason, RefusalReason
-from farm.store.artifact import Stored
+from farm.store.artifact import Artifact, Stored
 from farm.store.disk import DiskStore
 from farm.store.lock import LockOutcome
 
@@ -143,6 +145,33 @@ def test_a_callee_of_two_callers_in_one_job_is_compiled_for_each_of_them(workers
     assert workers.call(("careful", zero), ("careless_then_careful", zero)) == [expected, expected]
 
 
+def library_origins(answer: WorkerAnswer) -> list[Origin]:
+    """Where numba's own functions came from."""
+    return [one.origin for one in built(answer).nested if one.function.startswith("numba.")]
+
+
+def test_numbas_own_functions_are_compiled_once_for_all_workers(workers: Workers) -> None:
+    array = (float64[::1],)
+    (first,) = workers.perform(workers.functor("first_difference", array))
+    assert Origin.COMPILED in library_origins(first)
+    (last,) = workers.perform(workers.functor("last_difference", array))
+    assert set(library_origins(last)) == {Origin.STORE}
+    assert workers.call(("last_difference", ([1.0, 3.0, 4.0],))) == ["1.0"]
+
+
+def test_numbas_own_functions_are_asked_for_again_when_the_settings_change(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = (float64[::1],)
+    before, same = workers.functor("first_difference", array), workers.functor("last_difference", array)
+    monkeypatch.setattr(numba.config, "LOOP_VECTORIZE", 0)
+    changed = workers.functor("last_difference", array)
+    answers = workers.perform(before, same, changed)
+    assert library_origins(answers[1]) == [], "they are in memory"
+    assert Origin.COMPILED in library_origins(answers[2])
+    assert Origin.STORE not in library_origins(answers[2])
+
+
 def test_closures_of_one_factory_keep_their_constants(workers: Workers) -> None:
     workers.perform(workers.functor("both_adders", (int64,)))
     assert len(workers.stored()) == 3
@@ -211,6 +240,16 @@ def test_a_callee_that_takes_a_function(workers: Workers) -> None:
     assert workers.call(("apply_divide_again", (1.0, 2.0))) == ["1.0"]
 
 
+def test_a_callee_that_makes_an_instance_is_compiled_by_every_worker(workers: Workers) -> None:
+    """Its type would come back as a copy, which is another type; one that takes an instance is shared."""
+    workers.perform(workers.functor("x_of_moved", (float64,)))
+    (answer,) = workers.perform(workers.functor("x_of_moved_twice", (float64,)))
+    found = {one.function.rpartition(".")[2]: one for one in built(answer).nested}
+    assert found["make_point"].withheld is RefusalReason.NOT_SERIALISABLE
+    assert found["x_of"].origin is Origin.STORE
+    assert workers.call(("x_of_moved_twice", (1.0,))) == ["3.0"]
+
+
 def test_a_taken_lock_of_a_callee_is_not_waited_for(workers: Workers) -> None:
     callee = workers.functor("divide").key
     with DiskStore(workers.cache).lock(callee, 0) as outcome:
@@ -237,6 +276,22 @@ def test_a_damaged_callee_is_compiled_again_and_counted(workers: Workers) -> Non
     assert origins(answer) == {"divide": Origin.COMPILED}
     assert built(answer).misses == ((MissReason.TRUNCATED, 1),)
     assert isinstance(DiskStore(workers.cache).get(workers.functors["divide"].key), Stored)
+
+
+def test_a_caller_that_fails_with_a_loaded_callee_is_tried_without_the_library(workers: Workers) -> None:
+    """Whatever may be wrong with an artifact that loads: no function fails because of it."""
+    wrong, callee = workers.functor("as_text"), workers.functor("divide")
+    workers.perform(wrong)
+    store = DiskStore(workers.cache)
+    stored = store.get(wrong.key)
+    assert isinstance(stored, Stored)
+    artifact = stored.artifact()
+    assert isinstance(artifact, Artifact)
+    store.put(replace(artifact, key=callee.key))
+    (answer,) = workers.perform("divide_plus_one")
+    assert built(answer).inline is not None
+    assert (MissReason.LOAD_FAILED, 1) in built(answer).misses
+    assert origins(answer) == {"divide": Origin.COMPILED}
 
 
 def test_a_callee_in_a_lower_store_is_found(workers: Workers, tmp_path: Path) -> None:

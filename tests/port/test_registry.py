@@ -9,27 +9,34 @@ PROGRAM = """
 import numba, numpy as np
 from numba import njit, types
 from numba.extending import *
-from farm.port.registry import foreign_registrations
+from farm.port.registry import registrations
 
 @njit
 def warm(x):
     return np.sort(x).sum() + len({{1: 2}})
 
 warm(np.ones(3))
-assert foreign_registrations() == (), foreign_registrations()
+assert registrations() == (), registrations()
 def stub(x): return None
 class Point: pass
 class PointType(types.Type):
     def __init__(self): super().__init__("Point")
 {registration}
-print(foreign_registrations())
+for one in registrations():
+    print(one.kind.value, one.how, one.name, one.home, [s.__name__ for s in one.subjects])
 """
 
 WAYS = {
     "overload": "@overload(stub)\ndef mine(x): return lambda x: x",
+    "overload of numpy": "@overload(np.sort)\ndef mine(x): return lambda x: x",
     "register_jitable": "@register_jitable\ndef mine(x): return x",
     "overload_method": "@overload_method(types.Array, 'twice')\ndef mine(a): return lambda a: a",
     "overload_attribute": "@overload_attribute(types.Array, 'twice')\ndef mine(a): return lambda a: a",
+    "make_attribute_wrapper": "make_attribute_wrapper(PointType, 'x', 'x')",
+    "registry of numba": "from numba.np.npyimpl import registry\n@registry.lower(stub)\ndef mine(*a): return None",
+    "rewrite": "from numba.core.rewrites import *\n@register_rewrite('before-inference')\nclass mine(Rewrite): pass",
+    "as_numba_type": "as_numba_type.register(Point, types.int64)",
+    "replaced model": "@register_model(types.Array)\nclass mine(models.OpaqueModel): pass",
     "type_callable": "@type_callable(stub)\ndef mine(context): return lambda x: x",
     "lower_builtin": "@lower_builtin(stub, types.int64)\ndef mine(context, builder, sig, args): return args[0]",
     "typeof_impl": "@typeof_impl.register(Point)\ndef mine(val, c): return PointType()",
@@ -39,9 +46,32 @@ WAYS = {
 }
 
 
+FOR_ANY_FUNCTION = {"overload of numpy", "overload_method", "overload_attribute", "rewrite", "replaced model"}
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_foreign_registration_is_found(way: str) -> None:
-    program = PROGRAM.format(registration=WAYS[way])
+    lines = [line for line in found_by(WAYS[way]).splitlines() if "__main__" in line]
+    assert lines
+    assert any(line.endswith("[]") for line in lines) == (way in FOR_ANY_FUNCTION)
+
+
+def test_what_numba_derives_from_a_registration_is_none_of_its_own() -> None:
+    """Contexts and the typing of intrinsics register more, when they come to it: keys must not depend on when."""
+    before = """
+@overload_method(types.Array, 'twice')
+def mine(a): return lambda a: a
+@overload_attribute(types.Array, 'half')
+def ours(a): return lambda a: a
+@intrinsic
+def same(context, a): return a(a), lambda c, b, s, args: args[0]
+"""
+    after = "\nassert njit(lambda a: same(a.twice().half.sum()))(np.ones(3)) == 3\n"
+    assert found_by(before) == found_by(before + after) != ""
+
+
+def found_by(registration: str) -> str:
+    program = PROGRAM.format(registration=registration)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
-    assert "__main__" in done.stdout, done.stdout
+    return done.stdout

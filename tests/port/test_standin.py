@@ -40,6 +40,12 @@ def job(monkeypatch: pytest.MonkeyPatch):
 
 
 def standin_of(cls: type) -> type:
+    with pytest.MonkeyPatch.context() as patch:  # as in a worker, which has not imported the class's module
+        patch.delitem(sys.modules, cls.__module__)
+        return make(cls)
+
+
+def make(cls: type) -> type:
     return standin.make(cls.__module__, cls.__qualname__, cls.__bases__, standin.content(cls), standin.shape(cls))
 
 
@@ -53,6 +59,13 @@ def test_a_standin_has_the_shape_of_its_class_and_is_written_as_its_name(job: No
     standin._standing.clear()  # as in the front, where there are no stand-ins
     assert pickle.loads(written)[0] is cls
     assert standin.find(reference) is cls
+
+
+def test_a_class_whose_module_is_imported_needs_no_standin(job: None) -> None:
+    assert make(Color) is Color
+    (reference,) = standin.references(serialize.dumps(Color))
+    assert standin.find(reference) is Color
+    del standin._written_as[Color]
 
 
 def test_a_member_is_written_as_a_member_of_the_named_class(job: None) -> None:
