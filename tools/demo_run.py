@@ -170,7 +170,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--compiler", choices=["farm", "numba"], required=True)
     parser.add_argument("--report", type=Path, required=True, help="where the report is written, as JSON")
     parser.add_argument("--results", type=Path, required=True, help="where the results are written, as .npz")
-    parser.add_argument("--limit-s", type=float, default=180.0, help="when to give up")
+    parser.add_argument("--limit-s", type=float, default=300.0, help="when to give up")
     return parser
 
 
