@@ -157,7 +157,7 @@ def conclude(console: Console, subject: Subject, outcomes: Sequence[Outcome]) ->
 @click.command(help=__doc__.partition("\n\n")[0])
 @click.option("--plain/--no-plain", default=None, help="Plain text; the default if the output is not a terminal.")
 @click.option("--only", multiple=True, metavar="KERNEL", help="Run these kernels only, and not the library.")
-@click.option("--limit-s", default=300.0, show_default=True, help="Seconds after which a run gives up.")
+@click.option("--limit-s", default=300.0, show_default=True, help="Seconds after which a run waits for its compiles.")
 def main(plain: bool | None, only: tuple[str, ...], limit_s: float) -> None:
     """Run the demo."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that a run's process ends too

@@ -78,7 +78,7 @@ def main() -> int:
     loop = Loop(work(), watcher, tell_parent)
     report = loop.run(options.limit_s)
     if options.compiler == "farm":
-        report = dataclasses.replace(report, notes=(WAITS,))
+        report = dataclasses.replace(report, notes=(WAITS, *report.notes))
     save_results(options.results, loop.results())
     report.write(options.report)
     return 0
