@@ -8,19 +8,22 @@
 The decorators, then what speaks to the default farm, then farms of one's own and what they give.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from farm.config import CompileMode, Config, Fallback
 from farm.enable import Enabled, enable
-from farm.front.batch import Report, Row, compile_all
 from farm.front.default import default_farm
-from farm.front.explain import explain
 from farm.front.farm import Farm
 from farm.front.status import Status
 from farm.front.table import CompileState
 from farm.jit import jit, njit
-from farm.observe.events import Event, Listener
+from farm.observe.listeners import Listener
 from farm.observe.stats import FunctionStats, Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from farm.front.batch import Progress, Report
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
@@ -40,15 +43,28 @@ __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "CompileState",
     "Config",
     "Enabled",
-    "Event",
     "Fallback",
     "FunctionStats",
     "Listener",
-    "Report",
-    "Row",
     "Stats",
     "Status",
 ]
+
+
+def compile_all(
+    pairs: "Iterable[tuple[Any, Any]]", progress: "Progress | None" = None, *, raise_errors: bool = False
+) -> "Report":
+    """Compile many (function, signature) pairs in parallel: see `farm.front.batch.compile_all`."""
+    from farm.front.batch import compile_all  # these two bring in modules that few programs need
+
+    return compile_all(pairs, progress, raise_errors=raise_errors)
+
+
+def explain(function: Any, *arguments: Any) -> str:
+    """Why `function(*arguments)` would, or would not, run machine code now: see `farm.front.explain.explain`."""
+    from farm.front.explain import explain
+
+    return explain(function, *arguments)
 
 
 def start() -> None:

@@ -8,7 +8,6 @@ This module is the only reader of the environment. It does not apply a setting a
 """
 
 import contextlib
-import difflib
 import math
 import os
 import re
@@ -364,6 +363,8 @@ class Config:
 
 
 def _nearest(name: str, prefix: str = "", *, upper: bool = False) -> str:
+    import difflib  # only for a message
+
     near = difflib.get_close_matches(name.lower(), PARSERS, n=1)
     if not near:
         return ""

@@ -20,7 +20,7 @@ from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
-from farm.observe.events import Listener
+from farm.observe.listeners import Listener
 from farm.observe.stats import Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline

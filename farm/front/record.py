@@ -11,7 +11,7 @@ from farm.config import Config, OnDegraded
 from farm.errors import Degraded
 from farm.front.pending import Origin, Pending, Source
 from farm.front.policy import FunctionProfile, Limits, Profiler
-from farm.observe import events
+from farm.observe.listeners import Listeners
 from farm.observe.stats import Count, Counters, Duration
 from farm.reasons import DegradedReason, MissReason
 
@@ -36,14 +36,17 @@ class Record:
         self._config = config
         self.counters = Counters()
         self.profiler = Profiler(limits)
-        self.listeners = events.Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
+        self.listeners = Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
 
     def started(self, dispatcher: "FarmDispatcher", arguments: "Types") -> None:
         """A compile was reserved and is about to be handed over."""
         self.counters.change_pending(1)
-        self.listeners.emit(
-            lambda: events.CompileStarted(function=dispatcher.label, signature=dispatcher.types_label(arguments))
-        )
+        if self.listeners.hears:
+            from farm.observe import events  # not before anybody listens
+
+            self.listeners.emit(
+                lambda: events.CompileStarted(function=dispatcher.label, signature=dispatcher.types_label(arguments))
+            )
 
     def call_in_python(self, dispatcher: "FarmDispatcher") -> None:
         """A call runs its fallback."""
@@ -61,7 +64,9 @@ class Record:
 
     def megamorphic(self, dispatcher: "FarmDispatcher", profile: FunctionProfile) -> None:
         """Tell of a function that has become megamorphic, once."""
-        if profile.megamorphic and dispatcher.take_megamorphic_news():
+        if profile.megamorphic and dispatcher.take_megamorphic_news() and self.listeners.hears:
+            from farm.observe import events
+
             self.listeners.emit(
                 lambda: events.Megamorphic(
                     function=dispatcher.label,
@@ -83,6 +88,8 @@ class Record:
         self.counters.spend(Duration.LOAD, origin.load_s, label)
         if not self.listeners.hears:
             return
+        from farm.observe import events
+
         self._tell_origin(pending, origin)
         ticket = pending.ticket
         event = events.CompileFinished(
@@ -100,6 +107,8 @@ class Record:
         self.listeners.emit(lambda: event)
 
     def _tell_origin(self, pending: Pending, origin: Origin) -> None:
+        from farm.observe import events
+
         function, signature = pending.dispatcher.label, pending.dispatcher.types_label(pending.entry.key)
         reason, key = origin.refusal, pending.key
         if origin.source is Source.LOCAL:
@@ -120,23 +129,29 @@ class Record:
 
     def load_started(self, pending: Pending, key: "CompileKey") -> None:
         """An artifact is about to be loaded."""
-        self.listeners.emit(
-            lambda: events.LoadStarted(
-                function=pending.dispatcher.label,
-                signature=pending.dispatcher.types_label(pending.entry.key),
-                key=key.hex,
+        if self.listeners.hears:
+            from farm.observe import events
+
+            self.listeners.emit(
+                lambda: events.LoadStarted(
+                    function=pending.dispatcher.label,
+                    signature=pending.dispatcher.types_label(pending.entry.key),
+                    key=key.hex,
+                )
             )
-        )
 
     def failed(self, pending: Pending, error: BaseException, what: Count | None) -> None:
         """There is no machine code, for good; `what` names the kind of loss beside a plain failure."""
         label = pending.dispatcher.label
         self.counters.count(Count.FAILED if what is None else what, label)
-        self.listeners.emit(
-            lambda: events.CompileFailed(
-                function=label, signature=pending.dispatcher.types_label(pending.entry.key), error=error
+        if self.listeners.hears:
+            from farm.observe import events
+
+            self.listeners.emit(
+                lambda: events.CompileFailed(
+                    function=label, signature=pending.dispatcher.types_label(pending.entry.key), error=error
+                )
             )
-        )
 
     def missed(self, reason: MissReason, times: int = 1) -> None:
         """A lookup in the store gave nothing usable."""
@@ -146,19 +161,25 @@ class Record:
         """An artifact was there and could not be used."""
         self.counters.miss(reason)
         key = pending.key
-        self.listeners.emit(
-            lambda: events.LoadFailed(
-                function=pending.dispatcher.label,
-                signature=pending.dispatcher.types_label(pending.entry.key),
-                key="" if key is None else key.hex,
-                reason=reason,
+        if self.listeners.hears:
+            from farm.observe import events
+
+            self.listeners.emit(
+                lambda: events.LoadFailed(
+                    function=pending.dispatcher.label,
+                    signature=pending.dispatcher.types_label(pending.entry.key),
+                    key="" if key is None else key.hex,
+                    reason=reason,
+                )
             )
-        )
 
     def degraded(self, reason: DegradedReason, detail: str = "", *, mild: bool = False) -> None:
         """The farm works below its best. Raises Degraded if the settings ask for it, unless it is `mild`."""
         self.counters.degrade(reason)
-        self.listeners.emit(lambda: events.Degraded(reason=reason, detail=detail))
+        if self.listeners.hears:
+            from farm.observe import events
+
+            self.listeners.emit(lambda: events.Degraded(reason=reason, detail=detail))
         if self._config().on_degraded is OnDegraded.RAISE and not mild:
             raise Degraded(reason, detail)
 

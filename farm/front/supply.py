@@ -117,6 +117,8 @@ class Supply:
                     jobs_max=config.worker_jobs_max,
                     nice=config.nice,
                     environment=worker_environment(),
+                    start_method=config.start_method,
+                    exit_grace_s=config.exit_grace_s,
                 )
             return self._pool
 

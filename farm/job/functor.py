@@ -5,6 +5,8 @@ that determines the result. Whoever runs the functor computes the key anew from 
 refuses on a difference: the code on that side's disk may be newer than the code in the front's memory.
 """
 
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +55,18 @@ class CompileFunctor:
         numba's settings that change code, as the front has them.
     caller_flags
         The flags of the compile that asked for this one, or None for a call from Python.
+    paths
+        The front's `sys.path`, for the modules that restoring imports.
+    directory
+        The front's working directory: the paths in numba's messages are relative to it.
     """
 
     key: CompileKey
     subject: bytes
     settings: dict[str, target.Plain]
     caller_flags: Any | None
+    paths: tuple[str, ...] = ()
+    directory: str | None = None
 
     def rebuild(self) -> Rebuilt:
         """Apply the settings, restore the function, check the key. Raises NotShippable."""
@@ -95,7 +103,19 @@ def make_functor(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any |
         (*plan.imports, *reached.imports),
         plan.named,
     )
-    return CompileFunctor(_key(reached, dispatcher, settings, caller_flags), subject, settings, caller_flags)
+    key = _key(reached, dispatcher, settings, caller_flags)
+    return CompileFunctor(key, subject, settings, caller_flags, _paths(), _directory())
+
+
+def _paths() -> tuple[str, ...]:
+    return tuple(os.path.abspath(path) for path in sys.path if isinstance(path, str))
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
 
 
 def compute_key(

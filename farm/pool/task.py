@@ -5,8 +5,12 @@ is as good. Any error of the store costs a compile or sends the artifact over th
 A job can also be to trim the store.
 """
 
+import os
 import pickle
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -69,6 +73,27 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     order: Order | TrimOrder = pickle.loads(payload)
     if isinstance(order, TrimOrder):
         return _trim(order)
+    with _at_home(order.functor):
+        return _compile_order(order)
+
+
+@contextmanager
+def _at_home(functor: CompileFunctor) -> Iterator[None]:
+    """Inside, modules are found as in the front, and paths in messages read as they do there.
+
+    What the front has on its path beyond the foreman's comes last: what is installed is found first, as ever. Between
+    jobs a worker is in the root directory, so that it keeps no file system from being unmounted.
+    """
+    sys.path.extend(path for path in functor.paths if path not in sys.path)
+    with suppress(OSError):
+        os.chdir(functor.directory or "/")
+    try:
+        yield
+    finally:
+        os.chdir("/")
+
+
+def _compile_order(order: Order) -> WorkerAnswer:
     try:
         rebuilt = order.functor.rebuild()
     except NotShippable as refusal:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from farm.observe.events import CompileFinished, CompileStarted, Degraded, Event, Listeners
+from farm.observe.events import CompileFinished, CompileStarted, Degraded, Event
+from farm.observe.listeners import Listeners
 from farm.reasons import DegradedReason
 
 STARTED = CompileStarted(function="f", signature="(int64,)")
