@@ -4,8 +4,9 @@
 imported. A service gets meshes and batches of points in turn; it builds the search tree of a mesh, and finds
 the cell of each point. The first result is there when the first batch is located in the first tree.
 
-The library takes its stack memory by an intrinsic, which exists for compiled code only: its functions cannot
-run in Python, so calls wait for the workers, and the first one is no shorter than numba's.
+The library takes work memory from the stack, by an intrinsic in functions that are inlined into their callers.
+Called from Python they would give memory that is already gone (tried: wrong cells, then a crash). So its calls
+wait for the workers, as calls of numba wait for numba, and only a filled store makes the first one short.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ import farm
 CELLS_ALONG: Final = 72
 """Squares along an edge of the mesh, each cut into two triangles: 10,368 cells."""
 POINTS: Final = 250
-WAITS: Final = "The library's functions use an intrinsic and cannot run in Python: calls wait for the workers."
+WAITS: Final = "The library works on stack memory, which Python cannot: its calls wait for the workers."
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
