@@ -42,8 +42,16 @@ def make_console(*, plain: bool) -> Console:
 
 
 def new_table(console: Console, title: str) -> Table:
-    """A table with borders on a terminal, and without elsewhere."""
-    return Table(title=title, title_justify="left", box=box.ROUNDED if console.is_terminal else None)
+    """A table that fits into 80 columns; a rule under its headings on a terminal, and none elsewhere."""
+    return Table(
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD if console.is_terminal else None,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
 
 
 def function_table(console: Console, title: str, progress: Progress, rows_max: int | None = None) -> Table:
@@ -51,8 +59,8 @@ def function_table(console: Console, title: str, progress: Progress, rows_max: i
     table = new_table(console, title)
     table.add_column("kernel", no_wrap=True)
     table.add_column("state", no_wrap=True, min_width=14)
-    for heading in ("fallback calls", "compiled calls", "compile s", "worker"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("fallback\ncalls", "compiled\ncalls", "compile\nseconds", "worker\n"):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=8)
     shown = fitting(progress.rows, rows_max)
     for row in shown:
         table.add_row(
@@ -69,7 +77,6 @@ def function_table(console: Console, title: str, progress: Progress, rows_max: i
         f"{progress.elapsed_s:.1f} s, {progress.steps:,} steps, longest {1e3 * progress.longest_step_s:.0f} ms"
         + (f"; {hidden} more that are done" if hidden else "")
     )
-    table.caption_justify = "left"
     return table
 
 
@@ -147,18 +154,19 @@ class PlainView:
 
 
 def comparison_table(console: Console, title: str, reports: Sequence[tuple[str, Report]]) -> Table:
-    """The runs side by side."""
+    """The runs side by side, in seconds: longest step, until every first result, until all is machine code."""
     table = new_table(console, title)
     table.add_column("run", no_wrap=True)
-    for heading in ("longest step", "first results", "all machine code", "compiled", "loaded", "local", "Python calls"):
-        table.add_column(heading, justify="right")
+    for heading in ("longest\nstep", "first\nresults", "machine\ncode", "com-\npiled", "loaded\n", "local\n"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Python\ncalls", justify="right", no_wrap=True)
     for name, report in reports:
         machine_code_s = report.all_machine_code_s
         table.add_row(
             name,
-            f"{report.longest_step_s:.3f} s",
-            f"{report.all_results_s:.2f} s",
-            "not reached" if machine_code_s is None else f"{machine_code_s:.2f} s",
+            f"{report.longest_step_s:.3f}",
+            f"{report.all_results_s:.2f}",
+            "never" if machine_code_s is None else f"{machine_code_s:.2f}",
             str(report.compiled),
             str(report.loaded),
             str(report.local),
