@@ -361,7 +361,9 @@ class Loop:
         """A stopped foreman keeps its socket open: only silence tells."""
         if self._starter is None or self._start_by is not None:
             return
-        if self._pinged_at is None:
+        if self._starter.has_ended():
+            self._lose_foreman("the foreman ended")
+        elif self._pinged_at is None:
             if self._workers and self._starter.ping():
                 self._pinged_at = now
         elif now >= self._pinged_at + self._times.silent_s:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import farm.port.forking  # noqa: F401  # registers what makes a fork of this process safe
 from farm.config import StartMethod
 from farm.job.messages import Cancelled, Job
 from farm.pool import instructions as on
@@ -22,7 +23,6 @@ from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
 from farm.pool.ticket import PoolEvent, Ticket
-from farm.port import forking as forking  # registers what makes a fork safe: the pool's threads take those locks
 
 STEP_S: Final = 0.01
 """How often a closing pool looks whether its running jobs are done."""

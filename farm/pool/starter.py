@@ -45,6 +45,9 @@ class Starter(Protocol):
     def messages(self) -> list[Message]:
         """What happened since the last time."""
 
+    def has_ended(self) -> bool:
+        """Whether it is dead, though its socket may be open: a child forked at a bad moment holds a copy."""
+
     def ping(self) -> bool:
         """Ask for a Pong. False if nothing can be asked: this starter cannot hang."""
 
@@ -93,6 +96,10 @@ class ForemanProcess:
     def messages(self) -> list[Message]:
         """What the foreman wrote."""
         return self.channel.read()
+
+    def has_ended(self) -> bool:
+        """Whether the foreman is dead."""
+        return self._process.poll() is not None
 
     def ping(self) -> bool:
         """Ask the foreman for a Pong."""
@@ -183,6 +190,10 @@ class SpawnedWorkers:
             code = process.wait()
             messages.append(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
         return messages
+
+    def has_ended(self) -> bool:
+        """Never: it is this process."""
+        return False
 
     def ping(self) -> bool:
         """There is nobody to ask."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from fake_tasks import KEY
 
 from farm.config import StartMethod
 from farm.job.messages import Built, Cancelled, Died, FinalAnswer, Job, OutOfMemory, Rejected, TimedOut
+from farm.pool import starter
 from farm.pool.loop import Times
 from farm.pool.pool import Pool
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
@@ -188,6 +190,29 @@ def test_a_stopped_foreman_is_replaced_and_its_jobs_finish(tmp_path: Path) -> No
         assert "silent" in lost.detail
     finally:
         pool.close(0)
+
+
+def test_a_dead_foreman_is_noticed_though_its_socket_is_held_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    start = starter.start
+
+    def start_and_hold(*arguments: Any, descriptor: int, **more: Any) -> "subprocess.Popen[bytes]":
+        held.append(os.dup(descriptor))
+        return start(*arguments, descriptor=descriptor, **more)
+
+    monkeypatch.setattr(starter, "start", start_and_hold)
+    seen: list[PoolEvent] = []
+    pool = make(on_event=seen.append, times=Times(start_s=60, silent_s=1000))
+    try:
+        foreman = int(text(send(pool, "ppid:")))
+        os.kill(foreman, signal.SIGKILL)
+        eventually(lambda: not alive(foreman))
+        assert int(text(send(pool, "ppid:"))) != foreman
+        assert [event.kind for event in seen].count(PoolEventKind.FOREMAN_LOST) == 1
+    finally:
+        pool.close(0)
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def test_a_slow_but_living_foreman_is_left_alone() -> None:
