@@ -21,6 +21,8 @@ def main() -> int:
     sources, options = process_options([])
     for path in sorted(TOOLS.glob("*.py")):
         name = "farm.tools" if path.stem == "__init__" else f"farm.tools.{path.stem}"
+        if path.stem.startswith("demo"):  # scripts, which import each other from their own directory
+            name = path.stem
         sources.append(BuildSource(str(path.relative_to(Path.cwd())), name, None))
     try:
         errors = build(sources, options).errors

@@ -81,15 +81,12 @@ def perform(subject: Subject, variant: Variant, directory: Path, view: View, lim
     report, results, errors = (directory / f"{subject.name}-{variant.letter}.{end}" for end in ("json", "npz", "err"))
     command = [sys.executable, str(HERE / subject.script), "--compiler", variant.compiler]
     command += ["--report", str(report), "--results", str(results), "--limit-s", str(limit_s), *subject.more]
-    # Libraries that ask numba for its own cache get an empty one, so that (c) does not load what others left.
-    stores = {"FARM_CACHE_DIR": str(directory / f"{subject.name}-store")}
-    stores["NUMBA_CACHE_DIR"] = str(directory / f"{subject.name}-{variant.letter}-numba")
+    # (b) finds what (a) left, and (c) nothing.
+    command += ["--cache", str(directory / f"{subject.name}-{variant.compiler}")]
     view.start(f"{subject.name}: {variant.title}")
     with (
         errors.open("w") as error_file,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=error_file, text=True, env={**os.environ, **stores}
-        ) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=error_file, text=True) as process,
     ):
         try:
             assert process.stdout is not None

@@ -73,7 +73,7 @@ def work() -> list[Kernel]:
 def main() -> int:
     """Run the service once."""
     options = arguments(__doc__.partition("\n")[0]).parse_args()
-    watcher = make_watcher(options.compiler)
+    watcher = make_watcher(options.compiler, options.cache)
     if options.compiler == "farm":
         farm.enable(fallback="wait")
     loop = Loop(work(), watcher, tell_parent)

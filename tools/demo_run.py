@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import demo_compiler
+import numba
 import numpy as np
 from demo_report import Arrays, Progress, Report, agree, flatten, save_results
 from demo_watch import FarmWatcher, NumbaWatcher, Watcher
+
+import farm
 
 BATCHES: Final = 3
 PROGRESS_EVERY_S: Final = 0.25  # A guess: often enough to watch, and far too rare to slow the loop.
@@ -163,9 +166,14 @@ def batch_of(kernel: demo_compiler.Kernel, number: int, batch: int) -> tuple[Any
     return kernel.make_batch(np.random.default_rng([number, batch]))
 
 
-def make_watcher(compiler: str) -> Watcher:
-    """The watcher for `farm` or `numba`."""
-    return FarmWatcher() if compiler == "farm" else NumbaWatcher()
+def make_watcher(compiler: str, cache: Path) -> Watcher:
+    """The watcher for `farm` or `numba`, whose compiled code is kept in `cache`."""
+    if compiler == "farm":
+        farm.configure(cache_dir=cache)
+        return FarmWatcher()
+    # Libraries that ask numba for its own cache find this one, and not what an earlier run left beside their source.
+    numba.config.CACHE_DIR = str(cache)
+    return NumbaWatcher()
 
 
 def tell_parent(progress: Progress) -> None:
@@ -179,6 +187,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--compiler", choices=["farm", "numba"], required=True)
     parser.add_argument("--report", type=Path, required=True, help="where the report is written, as JSON")
     parser.add_argument("--results", type=Path, required=True, help="where the results are written, as .npz")
+    parser.add_argument("--cache", type=Path, required=True, help="where farm's store is, or numba's own cache")
     parser.add_argument("--limit-s", type=float, default=300.0, help="when to stop and wait for the compiles")
     return parser
 
@@ -188,7 +197,7 @@ def main() -> int:
     parser = arguments("One run of the demo's loop.")
     parser.add_argument("--only", nargs="*", help="names of kernels; all if not given")
     options = parser.parse_args()
-    watcher = make_watcher(options.compiler)
+    watcher = make_watcher(options.compiler, options.cache)
     demo_compiler.use(watcher.decorator)
 
     # Imported here, because their decorators run at import and must be the chosen compiler's.

@@ -1,11 +1,9 @@
 """Watchers: what a run can say about each function, for farm and for plain numba.
 
 The farm tells by events who compiled what, and by its statistics how many calls ran in Python and how long
-compiles took. numba has an event around each compile.
+compiles took. numba keeps with each compiled function how long that took.
 """
 
-import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -13,7 +11,6 @@ from typing import Any, Final, Protocol
 import numba
 from demo_compiler import label
 from demo_report import Row
-from numba.core import event
 
 import farm
 from farm.observe import events
@@ -46,35 +43,27 @@ class Watcher(Protocol):
         """Wait for what is still being compiled."""
 
 
-class NumbaWatcher(event.Listener):  # type: ignore[misc]  # numba's classes are Any to the type checker
+class NumbaWatcher:
     """Plain numba: every compile happens in the call that needs it, and callees within their caller's."""
 
     decorator: Final = staticmethod(numba.njit)
 
     def __init__(self) -> None:
-        self._compile_s: defaultdict[str, float] = defaultdict(float)
-        self._compiles = 0
-        self._started_s: list[float] = []
-        event.register("numba:compile", self)
-
-    def on_start(self, event: Any) -> None:
-        """A compile begins; it may be one of a callee."""
-        self._started_s.append(time.perf_counter())
-
-    def on_end(self, event: Any) -> None:
-        """It has ended."""
-        seconds = time.perf_counter() - self._started_s.pop()
-        self._compile_s[label(event.data["dispatcher"])] += seconds
-        self._compiles += not self._started_s
+        self._compiled: set[str] = set()
 
     def row(self, dispatcher: Any, calls: int) -> Row:
         """A function's line in the live table, after so many calls."""
-        state = "machine code" if dispatcher.overloads else "not called yet"
-        return Row(dispatcher.__name__, state, 0, calls, self._compile_s[label(dispatcher)], None)
+        if not dispatcher.overloads:
+            return Row(dispatcher.__name__, "not called yet", 0, 0, 0.0, None)
+        self._compiled.add(label(dispatcher))
+        known = [metadata for metadata in dispatcher.get_metadata().values() if metadata]
+        # How long the compiler's lock was held: what a compile keeps the program from doing.
+        compile_s = sum(metadata["timers"]["compiler_lock"] for metadata in known)
+        return Row(dispatcher.__name__, "machine code", 0, calls, compile_s, None)
 
     def totals(self) -> Totals:
         """The sums for the report. A callee that is compiled for its caller is not counted."""
-        return Totals(compiled=0, loaded=0, local=self._compiles, fallback_calls=0)
+        return Totals(compiled=0, loaded=0, local=len(self._compiled), fallback_calls=0)
 
     def settle(self, timeout_s: float) -> None:
         """Nothing is ever pending."""
