@@ -13,6 +13,7 @@ from typing import Any
 import numba
 
 from farm.jit import jit, njit
+from farm.port.role import compiles_for_others
 
 Decorator = Callable[..., Any]
 
@@ -48,6 +49,8 @@ def enable(**choices: Any) -> Enabled:
     Enabling twice changes the choices; the first `disable()` of the latest then restores the one before.
     """
     enabled = Enabled()
+    if compiles_for_others():  # a user's module enables the farm in a worker too: there numba's own will do
+        return enabled
     for name, ours in (("jit", jit), ("njit", njit)):
         setattr(numba, name, _replacement(_numbas_own(name), ours, choices))
     return enabled

@@ -5,12 +5,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numba
+
 from farm.config import CompileMode, Fallback
 from farm.errors import DecorationError, SignatureError
 from farm.front.default import default_farm
 from farm.front.dispatcher import FarmDispatcher, adopt
 from farm.front.farm import Farm
 from farm.port.dispatch import Signature, is_signature, jit_is_disabled, parse_signature
+from farm.port.role import compiles_for_others
 
 
 def jit(
@@ -59,6 +62,9 @@ def jit(
         _require_function(function)
         if jit_is_disabled():
             return function
+        if compiles_for_others():
+            listed = None if not signatures else [kinds if kind is None else kind(*kinds) for kinds, kind in signatures]
+            return numba.jit(listed, locals=dict(locals or {}), **more, **options)(function)
         dispatcher = FarmDispatcher(
             function,
             dict(locals or {}),

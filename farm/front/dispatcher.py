@@ -77,6 +77,7 @@ class FarmDispatcher(HookedDispatcher):
         """Names this function in the farm's profiles, which must not keep it alive."""
         self.installation = Installation(self)
         self.table: Table[Types, Any] = Table()
+        self.explicit = declared
         self.declared = Declared(self, declared)
         self.body_is_slow = False
         self._differs: tuple[str | None] | None = None

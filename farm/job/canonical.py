@@ -19,15 +19,15 @@ from farm.reasons import RefusalReason
 
 def encode(value: object) -> bytes:
     """The canonical bytes of a plain value; see the module for what is plain."""
+    encoder = _ENCODERS.get(type(value))
+    if encoder is not None:
+        return encoder(value)  # type: ignore[no-any-return]
     if value is None:
         return _frame(b"N")
     if value is Ellipsis:
         return _frame(b"E")
     if isinstance(value, Enum):
         return _frame(b"e", _class_name(type(value)), encode(value.name), encode(value.value))
-    encoder = _ENCODERS.get(type(value))
-    if encoder is not None:
-        return encoder(value)  # type: ignore[no-any-return]
     if isinstance(value, numpy.generic):
         if value.dtype.hasobject:
             raise NotShippable(RefusalReason.UNKEYABLE, f"a numpy scalar of type {value.dtype}")
@@ -50,6 +50,9 @@ def encode_dtype(dtype: "numpy.dtype[Any]") -> bytes:
 
 
 def _frame(tag: bytes, *bodies: bytes) -> bytes:
+    if len(bodies) == 1:  # most values: half the time of the general way
+        length = len(bodies[0])
+        return tag + (length + 8).to_bytes(8, "big") + length.to_bytes(8, "big") + bodies[0]
     body = b"".join(len(one).to_bytes(8, "big") + one for one in bodies)
     return tag + len(body).to_bytes(8, "big") + body
 

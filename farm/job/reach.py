@@ -220,7 +220,7 @@ class _Walk:
             return self._dict(value, path)
         parts = describe.dispatcher_parts(value)
         if parts is not None:
-            function, options, local_types, pipeline = parts
+            function, options, local_types, pipeline, explicit = parts
             self.positions = self.positions or bool(options.get("debug"))
             return (
                 "dispatcher",
@@ -228,6 +228,7 @@ class _Walk:
                 self.node(function, path),
                 self._dict(options, path),
                 self._dict(local_types, path),
+                self.node(explicit, path),
             )
         taken = describe.parts(value)
         if taken is not None:

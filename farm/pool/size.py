@@ -37,9 +37,8 @@ def workers_allowed(root: Path = Path("/"), processes: tuple[int, str] | None = 
     sharing, launcher = siblings() if processes is None else processes
     number = max(1, limits[name] // sharing)
     shared = f"; shared by {sharing} processes of {launcher}" if sharing > 1 else ""
-    return number, f"{number}: " + ", ".join(
-        f"{key} {value}" for key, value in limits.items()
-    ) + f"; least: {name}{shared}"
+    found = ", ".join(f"{key} {value}" for key, value in limits.items())
+    return number, f"{number}: {found}; least: {name}{shared}"
 
 
 def _cpus() -> int:

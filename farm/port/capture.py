@@ -247,9 +247,9 @@ def _reduce_dispatcher(dispatcher: Any) -> Any:
         raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{pipeline.__module__}.{pipeline.__qualname__}")
     taken = describe.dispatcher_parts(dispatcher)
     assert taken is not None
-    function, options, local_types, name = taken
+    function, options, local_types, name, explicit = taken
     # A shell first: the function's globals may hold this dispatcher, and initialising reads the finished function.
-    return _make_shell, (), (function, local_types, options, name), None, None, _fill_shell
+    return _make_shell, (), (function, local_types, options, name, explicit), None, None, _fill_shell
 
 
 def _by_installed_name(obj: Any) -> Any:
@@ -335,10 +335,10 @@ def _make_shell() -> Any:
     return LibraryDispatcher.__new__(LibraryDispatcher)
 
 
-def _fill_shell(shell: Any, state: tuple[Any, dict[str, Any], dict[str, Any], str]) -> None:
-    function, local_types, options, name = state
+def _fill_shell(shell: Any, state: describe.DispatcherParts) -> None:
+    function, local_types, options, name, explicit = state
     module, _, qualname = name.partition(":")
     pipeline = _find(module, qualname)
     if not (isinstance(pipeline, type) and issubclass(pipeline, CompilerBase)):
         raise TypeError(f"{name} is no compiler pipeline")
-    _state.pending.append((shell, (function, local_types, options, pipeline)))
+    _state.pending.append((shell, (function, local_types, options, pipeline, explicit)))

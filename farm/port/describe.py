@@ -38,8 +38,14 @@ OWN_DISTRIBUTION: Final = "farm"
 BY_NAME_ONLY: Final = (StencilFunc, CFunc, JitClassType)
 
 
-def dispatcher_parts(obj: object) -> tuple[Any, dict[str, Any], dict[str, Any], str] | None:
-    """(py_func, target options, locals, pipeline class as `module:qualname`) of a dispatcher, or None."""
+DispatcherParts = tuple[Any, dict[str, Any], dict[str, Any], str, tuple[Any, ...]]
+
+
+def dispatcher_parts(obj: object) -> DispatcherParts | None:
+    """(py_func, target options, locals, pipeline class as `module:qualname`, explicit signatures), or None.
+
+    An explicit signature is (argument types, return type or None). Jitted callers choose among them alone.
+    """
     if not isinstance(obj, dispatchers.Dispatcher):
         return None
     pipeline = obj._compiler.pipeline_class
@@ -48,7 +54,16 @@ def dispatcher_parts(obj: object) -> tuple[Any, dict[str, Any], dict[str, Any], 
         dict(obj.targetoptions),
         dict(obj.locals),
         f"{pipeline.__module__}:{pipeline.__qualname__}",
+        _explicit_signatures(obj),
     )
+
+
+def _explicit_signatures(dispatcher: Any) -> tuple[Any, ...]:
+    explicit = getattr(dispatcher, "explicit", None)  # the farm's own dispatchers know them while they are pending
+    if explicit is None:
+        results = () if dispatcher._can_compile else dispatcher.overloads.values()
+        explicit = tuple((tuple(one.signature.args), one.signature.return_type) for one in results)
+    return tuple(explicit)
 
 
 def debug_by_default() -> bool:

@@ -68,6 +68,7 @@ class HookedDispatcher(CPUDispatcher):
     ) -> None:
         super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
         self.in_table: set[Types] = set()
+        self.explicit: tuple[Signature, ...] = ()
         self.shortcuts: dict[bytes, Callable[[], Callable[..., Any]]] = {}
         parameters = list(self._compiler.pysig.parameters.values())
         self.has_star_arguments = bool(parameters) and parameters[-1].kind is parameters[-1].VAR_POSITIONAL

@@ -31,10 +31,12 @@ from numba.core.caching import _Cache
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import dispatcher_registry, target_registry
+from numba.core.typing.templates import make_concrete_template
 
 from farm.errors import NotShippable
 from farm.port import target
 from farm.port.compile import Parts, take_apart
+from farm.port.dispatch import Signature
 from farm.port.load import LoadRefused, load_for_linking
 from farm.port.target import caller_flags, effective_flags, renew_symbol_names
 from farm.reasons import MissReason, RefusalReason
@@ -205,7 +207,10 @@ class LibraryDispatcher(CPUDispatcher):
         locals: dict[str, Any] | None = None,
         targetoptions: dict[str, Any] | None = None,
         pipeline_class: type = Compiler,
+        explicit: tuple[Signature, ...] = (),
     ) -> None:
+        self.explicit = explicit
+        """Declared signatures: callers choose among these alone, and the one chosen is compiled then."""
         self._made: dict[tuple[Types, str], CompileResult] = {}
         self._made_in = 0
         super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
@@ -226,6 +231,20 @@ class LibraryDispatcher(CPUDispatcher):
         if slot is not None and made is not None:
             self._made[slot] = made
         return entry_point
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        if not self.explicit:
+            return super().get_call_template(args, kws)
+        pysig, arguments = self._compiler.fold_argument_types(args, kws)
+        cases = [(return_type or types.none)(*declared) for declared, return_type in self.explicit]
+        best = self.typingctx.resolve_overload(self.py_func, cases, arguments, {})
+        chosen = []
+        if best is not None:
+            return_type = self.explicit[cases.index(best)][1]
+            self.compile(tuple(best.args) if return_type is None else return_type(*best.args))
+            chosen = [self.overloads[tuple(best.args)].signature]
+        name = self.py_func.__name__
+        return make_concrete_template(f"CallTemplate({name})", key=name, signatures=chosen), pysig, arguments, {}
 
     def get_overload(self, sig: Any) -> Any:
         self._turn(sig)

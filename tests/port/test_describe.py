@@ -36,7 +36,7 @@ class Box:
 
 def test_a_dispatcher_comes_apart() -> None:
     jitted = njit(fastmath=True, locals={"q": types.float32})(body)
-    function, options, local_types, pipeline = describe.dispatcher_parts(jitted) or pytest.fail("no parts")
+    function, options, local_types, pipeline, explicit = describe.dispatcher_parts(jitted) or pytest.fail("no parts")
     assert function is body
     assert options["fastmath"] is True
     assert local_types == {"q": types.float32}
