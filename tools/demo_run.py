@@ -157,7 +157,7 @@ class Loop:
             loaded=totals.loaded,
             local=totals.local,
             fallback_calls=totals.fallback_calls,
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self.watcher.notes()),
         )
 
 

@@ -39,6 +39,9 @@ class Watcher(Protocol):
     def totals(self) -> Totals:
         """The sums for the report."""
 
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the report should know."""
+
     def settle(self, timeout_s: float) -> None:
         """Wait for what is still being compiled."""
 
@@ -65,6 +68,10 @@ class NumbaWatcher:
         """The sums for the report. A callee that is compiled for its caller is not counted."""
         return Totals(compiled=0, loaded=0, local=len(self._compiled), fallback_calls=0)
 
+    def notes(self) -> tuple[str, ...]:
+        """Nothing out of the ordinary happens here."""
+        return ()
+
     def settle(self, timeout_s: float) -> None:
         """Nothing is ever pending."""
 
@@ -72,8 +79,8 @@ class NumbaWatcher:
 class FarmWatcher:
     """The default farm, seen through its events and its statistics.
 
-    Events arrive in whichever thread caused them; each is one assignment to a dictionary that is only ever read
-    for one key, so no lock is taken.
+    Events arrive in whichever thread caused them; each does single steps on a dictionary or a list, which are
+    read for one key or copied as a whole, so no lock is taken.
     """
 
     decorator: Final = staticmethod(farm.njit)
@@ -81,6 +88,7 @@ class FarmWatcher:
     def __init__(self) -> None:
         self._state: dict[str, str] = {}
         self._worker: dict[str, int | None] = {}
+        self._local: list[str] = []
         farm.add_listener(self)
 
     def on_event(self, event: events.Event) -> None:
@@ -95,6 +103,9 @@ class FarmWatcher:
                 self._state[event.function] = "failed"
             case events.CompiledLocally():
                 self._state[event.function] = "compiled here"
+                self._local.append(
+                    f"{event.function}({event.signature}) was compiled in the calling process: {event.reason.value}."
+                )
 
     def row(self, dispatcher: Any, calls: int) -> Row:
         """A function's line in the live table, after so many calls."""
@@ -115,6 +126,10 @@ class FarmWatcher:
         """The sums for the report."""
         stats = farm.stats()
         return Totals(stats.compiled, stats.loaded, stats.local, stats.fallback_calls)
+
+    def notes(self) -> tuple[str, ...]:
+        """Which functions were compiled in this process, and why."""
+        return tuple(self._local)
 
     def settle(self, timeout_s: float) -> None:
         """Wait for what is still being compiled: functions that kernels call have compiles of their own."""

@@ -126,6 +126,9 @@ class Watcher:
     def totals(self) -> Totals:
         return Totals(1, 2, 3, 4)
 
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
     def settle(self, timeout_s: float) -> None:
         self.settled_for_s = timeout_s
 
