@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from farm.job.messages import FinalAnswer
     from farm.pool.ticket import Ticket
     from farm.port.dispatch import Types
+    from farm.port.load import Unpacked
     from farm.store.artifact import Stored
 
 
@@ -72,6 +73,8 @@ class Pending:
     stored: "Stored | None" = None
     """The artifact, if the store had it before a job was made."""
     ticket: "Ticket | None" = None
+    unpacked: "Unpacked | None" = None
+    """The artifact ready to be linked; any thread may have prepared it."""
     settled: bool = False
     futures: "list[Future[Status]]" = field(default_factory=list)
     """Completed once it is settled. Guarded by the farm's lock."""

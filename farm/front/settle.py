@@ -8,6 +8,7 @@ A pending is settled once, under numba's compiler lock, by whoever comes first: 
 takes the lock: it completes the pending's answer and queues it. Events go out when the lock is released.
 """
 
+import contextlib
 import pickle
 import queue
 import threading
@@ -37,7 +38,7 @@ from farm.pool.task import Order
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
-from farm.port.load import LoadRefused, load
+from farm.port.load import LoadRefused, link, unpack
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
@@ -139,8 +140,7 @@ class Settler:
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
-        if pending.stored is not None and not pending.settled:
-            self._record.load_started(pending, pending.stored.key)
+        self._prepare(pending)
         outcome: Origin | BaseException | None = None
         with compiler_lock:
             if pending.settled:
@@ -208,29 +208,50 @@ class Settler:
             raise LiteralsWanted(positions) from None
         return result
 
+    def _prepare(self, pending: Pending) -> None:
+        """Read and unpickle an artifact, without the compiler lock: that may import modules, and wait for others'.
+
+        Two threads may both do it; it is the linking that happens once.
+        """
+        if pending.settled or pending.unpacked is not None or pending.answer.exception() is not None:
+            return
+        answer = pending.answer.result()
+        if not isinstance(answer, wire.Built):
+            return
+        stored = pending.stored or self._fetch(answer)
+        if isinstance(stored, Stored):
+            if pending.stored is None:
+                pending.stored = stored
+            self._record.load_started(pending, stored.key)
+            parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
+            with contextlib.suppress(LoadRefused):  # met again, and told, by whoever settles
+                pending.unpacked = unpack(parts, pending.entry.key)
+
     def _load(self, pending: Pending, built: wire.Built) -> tuple[Any, Origin]:
         _reissue(built.warnings)
         for miss, times in built.misses:
             self._record.missed(miss, times)
-        if built.origin is wire.Origin.COMPILED and built.inline is None:
-            self.supply.note_published(
-                self._config(), built.artifact_bytes + sum(one.artifact_bytes for one in built.nested)
-            )
+        compiled = built.origin is wire.Origin.COMPILED
+        if compiled and built.inline is None:
+            nested = sum(one.artifact_bytes for one in built.nested)
+            self.supply.note_published(self._config(), built.artifact_bytes + nested)
         for reason, detail in built.degraded:
             self._record.degraded(reason, detail)
-        stored = pending.stored or self._fetch(built)
-        if not isinstance(stored, Stored):
-            detail = "the artifact has vanished from the store" if stored is None else stored.detail
-            return self._compile_pending(pending, RefusalReason.LOAD_FAILED, detail)
+        stored = pending.stored
+        if stored is None:
+            return self._compile_pending(
+                pending, RefusalReason.LOAD_FAILED, "the artifact has vanished from the store, or is damaged"
+            )
         started = time.perf_counter()
         try:
-            parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
-            result = load(parts, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
+            unpacked = pending.unpacked or unpack(
+                Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key
+            )
+            result = link(unpacked, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = time.perf_counter() - started
-        compiled = built.origin is wire.Origin.COMPILED
         seconds = stored.meta.get("compile_s")
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,

@@ -2,12 +2,16 @@
 
 Tried, and no difference: prange, pndindex, literally, literal_unroll, objmode, typed containers, carray, stencils,
 cfuncs, jitclasses, vectorised functions, register_jitable functions, and dispatchers, which run as themselves. So
-dispatchers are not entered, and neither are functions of installed modules. A numba type that is called (`int32(x)`)
-converts, and out of range raises: machine arithmetic is different there with or without a type.
+functions of installed modules are not entered, and dispatchers only for what may be wrong although they run
+compiled: one that reaches an intrinsic or an external function can return what holds inside machine code only. (An
+array over its stack memory, from a function that is inlined in machine code: tried with numba-celltree, which gave
+wrong cells.) A numba type that is called (`int32(x)`) converts, and out of range raises: machine arithmetic is
+different there with or without a type.
 """
 
 import dis
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,9 +55,9 @@ def differs_in_python(function: object, known: tuple[Registration, ...] | None =
             for code in describe.nested_code(body.__code__):
                 for name in attributes & set(code.co_names):
                     return f"{name} is an attribute with an @overload"
+        return _unsafe_callee(getattr(function, "py_func", function))
     except Exception:  # what globals hold answers as it likes; nothing known means that the body is run
         return None
-    return None
 
 
 def _replacing(known: tuple[Registration, ...]) -> tuple[dict[int, str], set[str]]:
@@ -75,6 +79,31 @@ def _bodies(function: object) -> Iterator[types.FunctionType]:
         yield body
         for use in _uses(body.__code__):
             waiting.extend(one for one in _members(_value(body, use.name)) if _is_users(one))
+
+
+def _unsafe_callee(function: Any) -> str | None:
+    """The intrinsic or external function that compiled callees of the function reach, if any."""
+    waiting, seen = [(function, "")], set[int]()
+    while waiting:
+        body, callee = waiting.pop()
+        if not isinstance(body, types.FunctionType) or id(body) in seen:
+            continue
+        seen.add(id(body))
+        for use in _uses(body.__code__):
+            for found in _members(_value(body, use.name)):
+                name = ".".join(use.name)
+                if describe.is_intrinsic(found) or describe.external_symbols(found):
+                    return f"{name}, which {callee} reaches, makes sense in machine code only"
+                inside = getattr(found, "py_func", None) if describe.dispatcher_parts(found) else found
+                if inside is not found or _is_users(found) or (callee and _is_plain(found)):
+                    waiting.append((inside, callee or (name if inside is not found else "")))
+    return None
+
+
+def _is_plain(found: object) -> bool:
+    """A function that jitted code of a library calls and that is not of Python's, numpy's or numba's own."""
+    top = describe.home(found).partition(".")[0]
+    return isinstance(found, types.FunctionType) and top not in {"numba", "numpy", *sys.stdlib_module_names}
 
 
 def _is_users(found: object) -> bool:

@@ -103,11 +103,14 @@ def environment_parts(environment: Environment) -> tuple[str | None, list[Any], 
     return environment.globals.get("__name__"), list(environment.consts), environment.env_name
 
 
+def _stripped(descriptor: Any) -> Any:
+    """As numba's own reduction does, but a copy: the live result stays whole."""
+    copied = copy.copy(descriptor)
+    copied.typemap = copied.calltypes = copied.global_dict = None
+    return copied
+
+
 def _dump_environment(result: Any) -> bytes:
-    descriptor = copy.copy(result.fndesc)
-    # As numba's own reduction does, but on a copy: the live result stays whole.
-    descriptor.typemap = descriptor.calltypes = None
-    descriptor.global_dict = None
     own = result.environment
     others = [env for env in result._find_referenced_environments() if env is not own]
     returns = result.signature.return_type
@@ -116,14 +119,14 @@ def _dump_environment(result: Any) -> bytes:
         return bytes(
             serialize.dumps(
                 {
-                    "descriptor": descriptor,
+                    "descriptor": _stripped(result.fndesc),
                     "environment": environment_parts(own),
                     "referenced": [environment_parts(env) for env in others],
                     "signature": result.signature,
                     "lifted": result.lifted,
                     "annotation": str(result.type_annotation),
                     "reload_init": tuple(result.reload_init),
-                    "generator": None if generator is None else (returns, generator[0]),
+                    "generator": None if generator is None else (returns, _stripped(generator[0])),
                 }
             )
         )

@@ -13,7 +13,7 @@ import site
 import sys
 import sysconfig
 import types as python_types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from numba.core.ccallback import CFunc
 from numba.core.datamodel import default_manager
 from numba.core.extending import _Intrinsic
 from numba.core.typing.templates import Signature
+from numba.core.withcontexts import WithContext
 from numba.experimental.jitclass.base import JitClassType
 from numba.experimental.jitclass.boxing import _box
 from numba.stencils.stencil import StencilFunc
@@ -94,6 +95,8 @@ def parts(obj: object) -> Parts | None:
         return "jitclass", (obj.class_type,)
     if isinstance(obj, (ir.Type, ir.Constant)):  # what intrinsics and lowerings keep in globals
         return f"llvm {type(obj).__qualname__}", (str(obj),)
+    if isinstance(obj, WithContext):  # objmode and its kin: their class is all there is to them
+        return "with context", (type(obj),)
     if obj is default_manager:  # what it holds are registrations
         return "data models", ()
     return None
@@ -158,14 +161,23 @@ def nested_code(code: python_types.CodeType) -> Iterator[python_types.CodeType]:
             yield from nested_code(constant)
 
 
+@functools.lru_cache(maxsize=4096)
+def _versions(top: str) -> str | None:
+    """`name==version` of the distributions that a top-level name is installed from.
+
+    Most are called as their module is, and are found at once. Only for others is the metadata of everything that is
+    installed read: 5 ms a distribution (measured), seconds in a large environment.
+    """
+    try:
+        return f"{top}=={importlib.metadata.version(top)}"
+    except importlib.metadata.PackageNotFoundError:
+        names = sorted(set(_distributions().get(top, ())))
+        return ",".join(f"{name}=={importlib.metadata.version(name)}" for name in names) or None
+
+
 @functools.lru_cache(maxsize=1)
-def _distributions() -> dict[str, str]:
-    """Version text of the distribution of each installed top-level name."""
-    found = {}
-    for top, names in importlib.metadata.packages_distributions().items():
-        versions = sorted(f"{name}=={importlib.metadata.version(name)}" for name in set(names))
-        found[top] = ",".join(versions)
-    return found
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 @functools.lru_cache(maxsize=1)
@@ -216,7 +228,7 @@ def _installed(name: str, file: str | None) -> str | None:
     packages, library = _roots()
     path = Path(file).resolve()
     if any(root in path.parents for root in packages):
-        return _distributions().get(top)
+        return _versions(top)
     if top in sys.stdlib_module_names and any(root in path.parents for root in library):
         return "python"
     return None

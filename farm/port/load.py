@@ -9,12 +9,15 @@ symbol must have an address here, else the load is refused: an unresolved one is
 import functools
 import importlib
 import sys
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
+from numba import _dynfunc
 from numba.core import registry, serialize
 from numba.core.cgutils import normalize_ir_text
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
@@ -119,11 +122,37 @@ def load(
 
     Raises LoadRefused.
     """
+    return link(unpack(parts, arguments), own_globals, bitcode)
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """Parts whose environment is unpickled. To be linked once: the descriptor in it becomes the function's own."""
+
+    parts: Parts
+    state: dict[str, Any]
+
+
+def unpack(parts: Parts, arguments: tuple[Any, ...] | None = None) -> Unpacked:
+    """The half of a load that may import modules. To be done without the compiler lock, wherever that is possible.
+
+    An import waits for a module that another thread is importing, and that module's body may be waiting for this very
+    lock. Raises LoadRefused.
+    """
     lacking = missing_features(parts.meta["target"]["features"])
     if lacking:
         raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
+    with _refusals():
+        return Unpacked(parts, _unpickle(parts, arguments))
+
+
+def link(
+    unpacked: Unpacked, own_globals: dict[str, Any] | None = None, bitcode: Callable[[], bytes] | None = None
+) -> CompileResult:
+    """The other half: link the machine code into this process. Imports no module of the user. Raises LoadRefused."""
+    parts = unpacked.parts
     with global_compiler_lock, _refusals():
-        return _load(parts, own_globals, bitcode or (lambda: parts.bitcode), arguments)
+        return _link(parts, unpacked.state, own_globals, bitcode or (lambda: parts.bitcode))
 
 
 def load_for_linking(parts: Parts, arguments: tuple[Any, ...], own_globals: dict[str, Any]) -> CompileResult:
@@ -168,14 +197,10 @@ def _unpickle(parts: Parts, arguments: tuple[Any, ...] | None) -> dict[str, Any]
     return state
 
 
-def _load(
-    parts: Parts,
-    own_globals: dict[str, Any] | None,
-    bitcode: Callable[[], bytes],
-    arguments: tuple[Any, ...] | None,
+def _link(
+    parts: Parts, state: dict[str, Any], own_globals: dict[str, Any] | None, bitcode: Callable[[], bytes]
 ) -> CompileResult:
     context = registry.cpu_target.target_context
-    state = _unpickle(parts, arguments)
     for initialise in state["reload_init"]:
         initialise()
     _require_symbols(context, parts.meta["undefined"])
@@ -193,7 +218,7 @@ def _load(
     environment = _bind(state["environment"], own_globals)
     referenced = [_bind(env, None) for env in state["referenced"]]
     descriptor = state["descriptor"]
-    entry_point = context.get_executable(library, descriptor, environment)
+    entry_point = _entry_point(context, library, descriptor, environment)
     for env in referenced:
         codegen.set_env(env.env_name, env)
     _insert_generator(context, state, library)
@@ -205,6 +230,18 @@ def _load(
         environment=environment,
         referenced=referenced,
     )
+
+
+def _entry_point(context: Any, library: LoadedLibrary, descriptor: Any, environment: Environment) -> Any:
+    """What numba's `get_executable` makes, without its import of the defining module: see `unpack`."""
+    address = library.get_pointer_to_function(descriptor.llvm_cpython_wrapper_name)
+    module = sys.modules.get(descriptor.modname) or types.ModuleType(str(descriptor.modname))
+    name = descriptor.qualname.split(".")[-1]
+    entry_point = _dynfunc.make_function(
+        module, name, f"compiled wrapper for {descriptor.qualname!r}", address, environment, (library,)
+    )
+    library.codegen.set_env(context.get_env_name(descriptor), environment)
+    return entry_point
 
 
 def _insert_generator(context: Any, state: dict[str, Any], library: LoadedLibrary) -> None:

@@ -78,7 +78,7 @@ def star(a, *rest):
     return a + len(rest)
 
 
-def keywords(a, b=2, *, c=3):
+def keywords(a, b=2, c=3):
     return a * 100 + b * 10 + c
 
 
@@ -134,10 +134,18 @@ def test_a_kind_of_function_loads_in_a_farm_that_did_not_compile_it(tmp_path: Pa
 
 def test_a_generator_as_entry_point(barn: farm.Farm) -> None:
     assert list(farm.njit(generator, farm=barn)(5)) == [0, 1, 4, 9, 16]
+
+    @farm.njit(farm=barn)
+    def peaks(x):
+        for i in range(1, x.size - 1):
+            if x[i - 1] < x[i] > x[i + 1]:
+                yield i
+
+    assert list(peaks(np.array([0.0, 2.0, 1.0, 3.0, 0.0]))) == [1, 3]
     assert barn.stats().local == 0
 
 
-def test_keyword_arguments_and_keyword_only_defaults(barn: farm.Farm) -> None:
+def test_keyword_arguments_and_defaults(barn: farm.Farm) -> None:
     own, ours = numba.njit(keywords), farm.njit(keywords, farm=barn, mode="async")
     for _ in range(2):
         for call in (lambda f: f(1), lambda f: f(1, 5), lambda f: f(1, b=6), lambda f: f(1, c=7)):

@@ -41,6 +41,7 @@ def test_a_dispatcher_comes_apart() -> None:
     assert options["fastmath"] is True
     assert local_types == {"q": types.float32}
     assert pipeline == "numba.core.compiler:Compiler"
+    assert explicit == ()
     assert not jitted.overloads
     assert describe.dispatcher_parts(body) is None
 
