@@ -5,8 +5,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
 from farm.config import CompileMode, Fallback
 from farm.errors import DecorationError, SignatureError
 from farm.front.default import default_farm
@@ -63,8 +61,9 @@ def jit(
         if jit_is_disabled():
             return function
         if compiles_for_others():
-            listed = None if not signatures else [kinds if kind is None else kind(*kinds) for kinds, kind in signatures]
-            return numba.jit(listed, locals=dict(locals or {}), **more, **options)(function)
+            from farm.front.inert import InertDispatcher  # for workers only
+
+            return InertDispatcher(function, dict(locals or {}), dict(options), explicit=signatures, **more)
         dispatcher = FarmDispatcher(
             function,
             dict(locals or {}),

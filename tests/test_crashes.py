@@ -200,7 +200,7 @@ def test_the_end_of_a_script_waits_no_longer_than_its_grace(tmp_path: Path, clos
 def test_closing_is_harmless_in_any_order(tmp_path: Path) -> None:
     script = """
         import atexit
-        atexit.register(lambda: (barn.close(), barn._pool.close(), print("closed again", flush=True)))
+        atexit.register(lambda: (barn.close(), pool.close(), print("closed again", flush=True)))
         import farm
         import numpy as np
         from slow import slow
@@ -208,7 +208,7 @@ def test_closing_is_harmless_in_any_order(tmp_path: Path) -> None:
         function = farm.njit(slow, farm=barn)
         function(np.ones(3))
         atexit.register(lambda: (barn.close(), barn.close()))
-        pool = barn._pool
+        pool = barn.settler().supply.pool(barn.config)
         pool.close(0)
         pool.close(0)
         function(np.ones(3, np.float32))
@@ -243,14 +243,8 @@ def test_a_daemonic_child_of_multiprocessing_can_be_a_front(tmp_path: Path) -> N
 
 
 def test_workers_started_without_a_foreman_compile_and_leave_nothing(tmp_path: Path) -> None:
-    script = """
-        import functools
-        import farm.front.farm
-        from farm.config import StartMethod
-        from farm.pool.pool import Pool
-        farm.front.farm.Pool = functools.partial(Pool, start_method=StartMethod.SPAWN)
-    """
-    with front(tmp_path, textwrap.dedent(script) + textwrap.dedent(COMPILES) + "sys.stdin.read()\n") as process:
+    script = "import os\nos.environ['FARM_START_METHOD'] = 'spawn'\n"
+    with front(tmp_path, script + textwrap.dedent(COMPILES) + "sys.stdin.read()\n") as process:
         assert process.stdout is not None and process.stdout.readline() == "asked\n"
         workers = psutil.Process(process.pid).children
         eventually(lambda: sum(sum(worker.cpu_times()[:2]) > SPAWNED_CPU_S for worker in workers()) == 2)
@@ -260,8 +254,8 @@ def test_workers_started_without_a_foreman_compile_and_leave_nothing(tmp_path: P
         eventually(lambda: not any(map(alive, tree)), 1.0)
     with front(
         tmp_path,
-        textwrap.dedent(script) + textwrap.dedent(COMPILES) + "print(barn.wait_for(None, 90))\n"
-        "print(barn.stats().compiled, function(np.ones(3)))\n",
+        script + textwrap.dedent(COMPILES) + "print(barn.wait_for(None, 90))\n"
+        "print(barn.stats().compiled + barn.stats().loaded, function(np.ones(3)))\n",
     ) as process:
         out, err = process.communicate(timeout=SUITE_S)
-        assert (out, err) == ("asked\nTrue\n2 1.0\n", "")
+        assert (out, err) == ("asked\nTrue\n2 1.0\n", "")  # what the killed workers had published is loaded

@@ -16,6 +16,7 @@ from typing import Final
 
 from farm.errors import UnknownSettingWarning
 from farm.front.farm import Farm
+from farm.front.status import status_of
 from farm.jit import njit
 from farm.store.lock import LockOutcome, key_lock
 
@@ -122,7 +123,7 @@ def try_compile(directory: Path, workers: int | None) -> str:
                 raise TrialFailed(f"no worker answered within {COMPILE_S:g} s", "calls run in Python meanwhile")
             stats = farm.stats()
     if stats.compiled != 1:
-        reasons = [*stats.degraded, *(entry.snapshot().reason for entry in function.table.entries())]
+        reasons = [*stats.degraded, *(status_of(entry).reason for entry in function.table.entries())]
         said = [reason.value for reason in reasons if reason is not None] + [str(one.message) for one in caught]
         raise TrialFailed("no worker compiled it: " + "; ".join(said), NO_WORKER_REMEDY)
     # The order of additions is the same, and without fastmath so is every rounding.

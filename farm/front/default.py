@@ -1,6 +1,5 @@
 """The default farm, for decorators that name none: made on first need, never at import."""
 
-import atexit
 import os
 import threading
 
@@ -13,12 +12,11 @@ _default: Farm | None = None
 
 
 def default_farm() -> Farm:
-    """The farm of decorators that name none. It is closed at exit."""
+    """The farm of decorators that name none."""
     global _default
     with _lock:
         if _default is None:
             _default = Farm()
-            atexit.register(_default.close)
         return _default
 
 

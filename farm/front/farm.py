@@ -4,7 +4,9 @@ Everything here is cheap to import and to make. What compiles (functors, the poo
 comes in with the first compile.
 """
 
+import atexit
 import contextlib
+import functools
 import threading
 import time
 import weakref
@@ -131,15 +133,19 @@ class Farm:
             self.settler().settle(pending)
         return True
 
-    def close(self) -> None:
-        """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python."""
+    def close(self, grace_s: float | None = None) -> None:
+        """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python.
+
+        Running compiles have `grace_s` seconds to publish what they make, by default the setting `exit_grace_s`.
+        At exit every farm that is still open is closed. Idempotent.
+        """
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             settler = self._settler
         if settler is not None:
-            settler.close(self.config.exit_grace_s)
+            settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
         for dispatcher in list(self._dispatchers):
             dispatcher.table.finalize()
         self.record.listeners.flush()
@@ -309,6 +315,7 @@ class Farm:
         if settler is None:
             from farm.front.settle import Settler
 
+            _close_all_at_exit()
             made = Settler(lambda: self.config, self.record, self._forget)
             with self._lock:
                 settler = self._settler = self._settler or made
@@ -341,6 +348,23 @@ class Farm:
         if unlocked:
             self.config = self.config.with_changes(enabled=False)
             self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
+
+
+@functools.cache
+def _close_all_at_exit() -> None:
+    """Registered once the pool's module is there: it closes its pools at exit, and what is registered last runs first.
+
+    The other way round a farm that does not know of the end would compile here what its pool gives up.
+    """
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """All farms share one grace: the longest."""
+    farms = list(_farms)
+    end = time.monotonic() + max((farm.config.exit_grace_s for farm in farms), default=0.0)
+    for farm in farms:
+        farm.close(max(0.0, end - time.monotonic()))
 
 
 def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:

@@ -75,6 +75,8 @@ class Pending:
     ticket: "Ticket | None" = None
     unpacked: "Unpacked | None" = None
     """The artifact ready to be linked; any thread may have prepared it."""
+    load_told: bool = False
+    """Whether the start of the load was told. Guarded by the settler's lock."""
     settled: bool = False
     futures: "list[Future[Status]]" = field(default_factory=list)
     """Completed once it is settled. Guarded by the farm's lock."""

@@ -62,7 +62,7 @@ class Settler:
         self._on_settled = on_settled
         self.supply: Final = Supply(record)
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        # Guards _installer and _closed. Nothing that blocks is done with it held.
+        # Guards _installer, _closed and the `load_told` of pendings. Nothing that blocks is done with it held.
         self._lock = threading.Lock()
         self._installer: threading.Thread | None = None
         self._closed = False
@@ -222,10 +222,16 @@ class Settler:
         if isinstance(stored, Stored):
             if pending.stored is None:
                 pending.stored = stored
-            self._record.load_started(pending, stored.key)
+            self._tell_load(pending, stored)
             parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
             with contextlib.suppress(LoadRefused):  # met again, and told, by whoever settles
                 pending.unpacked = unpack(parts, pending.entry.key)
+
+    def _tell_load(self, pending: Pending, stored: Stored) -> None:
+        with self._lock:
+            first, pending.load_told = not pending.load_told, True
+        if first:
+            self._record.load_started(pending, stored.key)
 
     def _load(self, pending: Pending, built: wire.Built) -> tuple[Any, Origin]:
         _reissue(built.warnings)
