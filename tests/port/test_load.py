@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from subjects import SUBJECTS
 
 from farm.errors import NotShippable
+from farm.port import load as loading
 from farm.port.compile import Parts
 from farm.port.load import LoadRefused, load
 from farm.reasons import MissReason, RefusalReason
@@ -143,3 +144,12 @@ def test_an_environment_that_does_not_unpickle_is_a_miss(made) -> None:
     with pytest.raises(LoadRefused) as refused:
         load(dataclasses.replace(made["add"], environment=b"\x80\x04nonsense"))
     assert refused.value.reason is MissReason.LOAD_FAILED
+
+
+def test_a_returned_array_is_compared_with_numpys_own_dtype(made: dict[str, Parts]) -> None:
+    """A copy of the dtype is equal and slower: each call would pay for it."""
+    for constant in (np.dtype("float64"), np.dtype("int8"), np.dtype("complex64")):
+        copied = pickle.loads(pickle.dumps(constant))
+        assert loading._as_numpy_keeps_it(copied) is constant
+    for other in (np.dtype([("a", "f8")]), np.dtype(">f8"), np.dtype("S5"), np.dtype("M8[ns]"), "text"):
+        assert loading._as_numpy_keeps_it(other) is other
