@@ -75,7 +75,7 @@ def main() -> int:
     options = arguments(__doc__.partition("\n")[0]).parse_args()
     watcher = make_watcher(options.compiler, options.cache)
     if options.compiler == "farm":
-        farm.enable(fallback="wait")
+        farm.enable()
     loop = Loop(work(), watcher, tell_parent)
     report = loop.run(options.limit_s)
     if options.compiler == "farm":
