@@ -76,9 +76,10 @@ def jit(
         )
         adopt(dispatcher)
         if signatures:
-            dispatcher.declared.queue()
             if dispatcher.mode_now is CompileMode.STRICT:
                 dispatcher.declared.wait_for_all()
+            else:
+                dispatcher.declared.queue()
         return dispatcher
 
     given = signature_or_function

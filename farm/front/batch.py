@@ -82,7 +82,7 @@ def compile_all(
     places: dict[Future[Status], list[int]] = {}
     for place, (function, arguments, return_type) in enumerate(asked):
         owner: Farm = function.farm()
-        (entry,) = owner.submit(function, [(arguments, return_type)])
+        (entry,) = owner.submit(function, [(arguments, return_type)], waited=True)
         entries.append(entry)
         places.setdefault(owner.future(entry), []).append(place)
 

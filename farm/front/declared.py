@@ -34,7 +34,7 @@ class Declared:
     def wait_for_all(self) -> None:
         """Block until all of them are installed. Raises the error of the first that cannot be compiled."""
         farm = self._dispatcher.farm()
-        for entry in farm.submit(self._dispatcher, self.signatures):
+        for entry in farm.submit(self._dispatcher, self.signatures, waited=True):
             farm.result(entry)
 
     def choose(self, arguments: Types) -> Types:

@@ -234,16 +234,24 @@ class Farm:
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
 
-    def submit(self, dispatcher: FarmDispatcher, wanted: Iterable[tuple[Types, Any]]) -> list[Entry[Types, Any]]:
-        """Queue signatures as batch: nobody waits for them yet. Gives their entries; those under way are left alone."""
+    def submit(
+        self, dispatcher: FarmDispatcher, wanted: Iterable[tuple[Types, Any]], *, waited: bool = False
+    ) -> list[Entry[Types, Any]]:
+        """Queue signatures, as batch unless somebody is going to wait for them. Gives their entries.
+
+        Those under way stay so, and move to the front of the queue if they are waited for now.
+        """
         entries = []
         for arguments, return_type in wanted:
             entry = dispatcher.table.get_or_create(arguments)
             entries.append(entry)
-            if self.works:
-                pending = self._reserve(dispatcher, entry, return_type, None, batch=True)
-                if pending is not None:
-                    self.settler().hand_over(pending, waited=False)
+            if not self.works:
+                continue
+            pending = self._reserve(dispatcher, entry, return_type, None, batch=not waited)
+            if pending is not None:
+                self.settler().hand_over(pending, waited=waited)
+            elif waited and (running := self.pending(dispatcher, arguments)) is not None:
+                running.note_wait()
         return entries
 
     def future(self, entry: Entry[Types, Any]) -> "Future[Status]":

@@ -44,19 +44,22 @@ class Workers:
             self.jobs[event.worker] += 1
 
 
-def megabytes(process: psutil.Process) -> float:
-    """Private memory (USS)."""
-    return float(process.memory_full_info().uss) / 2**20
+def megabytes(process: psutil.Process) -> str:
+    """Private memory (USS), or a word for a process that ended a moment ago."""
+    try:
+        return f"{process.memory_full_info().uss / 2**20:.0f}"
+    except psutil.Error:
+        return "gone"
 
 
 def report(done: int, started: float) -> None:
     """One line about the processes as they are now."""
     front = psutil.Process()
     children = front.children(recursive=True)
-    each = ", ".join(f"{megabytes(child):.0f}" for child in children if child.is_running())
+    each = ", ".join(megabytes(child) for child in children)
     files = len(os.listdir("/proc/self/fd"))
     print(
-        f"{done:5d} functions, {time.monotonic() - started:6.1f} s: front {megabytes(front):.0f} MB, "
+        f"{done:5d} functions, {time.monotonic() - started:6.1f} s: front {megabytes(front)} MB, "
         f"foreman and workers {each} MB, {files} open files",
         flush=True,
     )
