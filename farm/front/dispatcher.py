@@ -292,7 +292,6 @@ class FarmDispatcher(HookedDispatcher):
         self._differs = None
         self._literal_positions.clear()
         if self.declared:
-            self.declared.queue()
             self.declared.wait_for_all()
             return
         for arguments in had:
