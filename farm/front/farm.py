@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Final
 
-from farm.config import CompileMode, Config, OnError
+from farm.config import CompileMode, Config, LogLevel, OnError
 from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Pending
@@ -22,7 +22,7 @@ from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
-from farm.observe.listeners import Listener
+from farm.observe.listeners import Listener, set_level
 from farm.observe.stats import Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
@@ -45,6 +45,7 @@ class Farm:
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
+        self._apply_log_level(LogLevel.WARNING)
         _farms.add(self)
 
     def _reset(self) -> None:
@@ -54,6 +55,11 @@ class Farm:
         self._settler: Settler | None = None
         self._pending: dict[Any, Pending] = {}
         self._closed = False
+
+    def _apply_log_level(self, before: LogLevel) -> None:
+        """Only a change is applied: a program may have set the level of the logger itself."""
+        if self.config.log_level is not before:
+            set_level(self.config.log_level.value)
 
     def _limits(self) -> Limits:
         workers = self.config.workers
@@ -106,7 +112,8 @@ class Farm:
             for name in sorted(POOL_SETTINGS & changes.keys()):
                 if settler.supply.has_pool and getattr(changed, name) != getattr(self.config, name):
                     raise ConfigError(name, changes[name], "the value it had when the pool started; set it earlier")
-        self.config = changed
+        before, self.config = self.config.log_level, changed
+        self._apply_log_level(before)
         self.record.profiler.limits = self._limits()
         if settler is not None:
             settler.supply.forget_store()

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("farm")
 
 
+def set_level(name: str) -> None:
+    """Set the level of the logger `farm`: "debug" shows every event, "warning" only what went wrong."""
+    LOG.setLevel(name.upper())
+
+
 @runtime_checkable
 class Listener(Protocol):
     """Whoever wants events. A method `flush()`, if there is one, is called at exit."""

@@ -1,5 +1,6 @@
 """What users ask of a dispatcher and of a farm, beyond calling."""
 
+import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -316,6 +317,20 @@ def test_configure_changes_a_farm_in_use_but_not_its_pool(barn: farm.Farm) -> No
         barn.configure(workers=1)
     with pytest.raises(ConfigError, match="did you mean"):
         barn.configure(lazy_treshold=5)
+
+
+def test_the_log_level_is_a_setting_and_events_go_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("farm")
+    before = logger.level
+    try:
+        with farm.Farm(cache_dir=tmp_path / "cache", workers=1, log_level="debug") as one:
+            assert logger.level == logging.DEBUG
+            farm.njit(cube, farm=one, mode="strict")(1)
+            one.configure(log_level="error")
+            assert logger.level == logging.ERROR
+    finally:
+        logger.setLevel(before)
+    assert any("CompileFinished" in record.getMessage() for record in caplog.records)
 
 
 def test_an_error_while_a_job_is_prepared_is_a_local_compile(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
