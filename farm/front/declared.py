@@ -34,8 +34,9 @@ class Declared:
     def wait_for_all(self) -> None:
         """Block until all of them are installed. Raises the error of the first that cannot be compiled."""
         farm = self._dispatcher.farm()
-        for entry in farm.submit(self._dispatcher, self.signatures, waited=True):
-            farm.result(entry)
+        farm.submit(self._dispatcher, self.signatures, waited=True)
+        for arguments, return_type in self.signatures:
+            farm.result_for_caller(self._dispatcher, arguments, return_type)
 
     def choose(self, arguments: Types) -> Types:
         """The declared types that a call with these types uses. Raises TypeError as numba does: none, or two."""

@@ -123,6 +123,15 @@ def test_a_strict_explicit_signature_blocks_the_decoration(barn: farm.Farm) -> N
         farm.njit("float64(float64)", farm=barn, mode="strict")(impossible)
 
 
+def test_explicit_signatures_of_a_farm_that_is_off_compile_here_for_who_needs_them(tmp_path: Path) -> None:
+    with farm.Farm(cache_dir=tmp_path / "cache", enabled=False) as off:
+        strict = farm.njit(["float64(float64)", "int64(int64)"], farm=off, mode="strict")(cube)
+        assert len(strict.overloads) == 2
+        callee = farm.njit("float64(float64)", farm=off)(cube)
+        assert callee(2) == 8.0
+        assert numba.njit(lambda a: callee(a))(2) == 8.0
+
+
 def test_a_jitted_caller_waits_for_all_explicit_signatures(barn: farm.Farm) -> None:
     function = farm.njit(["float64(float64)", "int64(int64)"], farm=barn)(cube)
     caller = numba.njit(lambda a: function(a))
