@@ -33,6 +33,7 @@ from farm.front.record import Record
 from farm.front.supply import Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
+from farm.observe.listeners import LOG
 from farm.observe.stats import Count
 from farm.pool.task import Order
 from farm.port import failure
@@ -140,29 +141,37 @@ class Settler:
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
-        self._prepare(pending)
-        outcome: Origin | BaseException | None = None
+        with contextlib.suppress(Exception):  # met again below, where it becomes the pending's error
+            self._prepare(pending)
         with compiler_lock:
             if pending.settled:
                 return
             pending.settled = True
-            pending.dispatcher.drop_shortcuts(pending.entry.key)
+            outcome: Origin | Exception | None = None
             try:
-                result, outcome = self._obtain(pending, pending.answer.result())
-                result = pending.dispatcher.install(pending.entry.key, result)
-                pending.entry.note_origin(outcome)
-                pending.entry.publish(pending.flight, result)
-            except Exception as error:
-                outcome = error
-                pending.entry.fail(pending.flight, error)
+                outcome = self._settle_once(pending)
             finally:
                 if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
                     pending.entry.recompile()
                     self._on_settled(pending)
-        self._tell(pending, outcome)
-        self._on_settled(pending)
+        try:
+            self._tell(pending, outcome)
+        finally:
+            self._on_settled(pending)
 
-    def _tell(self, pending: Pending, outcome: Origin | BaseException) -> None:
+    def _settle_once(self, pending: Pending) -> Origin | Exception:
+        pending.dispatcher.drop_shortcuts(pending.entry.key)
+        try:
+            result, origin = self._obtain(pending, pending.answer.result())
+            result = pending.dispatcher.install(pending.entry.key, result)
+            pending.entry.note_origin(origin)
+            pending.entry.publish(pending.flight, result)
+        except Exception as error:
+            pending.entry.fail(pending.flight, error)
+            return error
+        return origin
+
+    def _tell(self, pending: Pending, outcome: Origin | Exception) -> None:
         if isinstance(outcome, Origin):
             self._record.finished(pending, outcome)
         elif not isinstance(outcome, (LiteralsWanted, FarmClosed)):
@@ -281,7 +290,10 @@ class Settler:
 
     def _install_arrivals(self) -> None:
         while (pending := self._arrived.get()) is not None:
-            self.settle(pending)
+            try:
+                self.settle(pending)
+            except Exception:  # a defect of the farm: the other pendings still want to be installed
+                LOG.exception("installing %s failed", pending.label)
 
     def close(self, grace_s: float) -> None:
         """Stop intake, end the pool and the installer."""

@@ -386,3 +386,23 @@ def test_a_pickled_dispatcher_is_itself_here_and_keeps_pending_signatures(barn: 
 
 
 module_level = farm.njit(cube)
+
+
+def test_ctrl_c_in_a_local_compile_leaves_the_signature_to_be_asked_for_again(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = np.zeros(10**6)
+    function = farm.njit(lambda i: large[i], farm=barn, mode="strict")
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("farm.front.settle.compile_signature", interrupted)
+        patch.setattr("farm.front.settle.Settler._run_installer", lambda self: None)  # so that this thread settles
+        with pytest.raises(KeyboardInterrupt):
+            function(1)
+    assert barn.stats().pending == 0
+    assert function.status("(int64,)").state is CompileState.UNCOMPILED
+    assert function(1) == 0.0
+    assert barn.stats().pending == 0
