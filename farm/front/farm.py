@@ -338,9 +338,6 @@ class Farm:
         return settler
 
     def _forget(self, pending: Pending) -> None:
-        self.record.counters.change_pending(-1)
-        if pending.on_demand:
-            self.record.profiler.release()
         with self._lock:
             self._pending.pop(pending.flight, None)
             futures = list(pending.futures)

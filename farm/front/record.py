@@ -75,19 +75,32 @@ class Record:
                 )
             )
 
-    def finished(self, pending: Pending, origin: Origin) -> None:
-        """Machine code is installed."""
+    def count_ended(self, pending: Pending) -> None:
+        """Nothing is in progress any more for this pending. Before its waiters wake: they may look at the counters."""
+        self.counters.change_pending(-1)
+        if pending.on_demand:
+            self.profiler.release()
+
+    def count_finished(self, pending: Pending, origin: Origin) -> FunctionProfile:
+        """Machine code is about to be published; the function's profile with it."""
         dispatcher, label = pending.dispatcher, pending.dispatcher.label
         self.counters.count(_COUNTED[origin.source], label)
-        if origin.source is Source.STORE:
-            profile = self.profiler.profile(dispatcher.identity)
-            self.counters.spend(Duration.SAVED, origin.compile_s, label)
-        else:
-            profile = self.profiler.register_compilation(dispatcher.identity, origin.compile_s)
-            self.counters.spend(Duration.COMPILE, origin.compile_s, label)
         self.counters.spend(Duration.LOAD, origin.load_s, label)
+        if origin.source is Source.STORE:
+            self.counters.spend(Duration.SAVED, origin.compile_s, label)
+            return self.profiler.profile(dispatcher.identity)
+        self.counters.spend(Duration.COMPILE, origin.compile_s, label)
+        return self.profiler.register_compilation(dispatcher.identity, origin.compile_s)
+
+    def count_failed(self, pending: Pending, what: Count | None) -> None:
+        """There is no machine code, for good; `what` names a loss of workers, None a plain failure."""
+        self.counters.count(Count.FAILED if what is None else what, pending.dispatcher.label)
+
+    def finished(self, pending: Pending, origin: Origin, profile: FunctionProfile) -> None:
+        """Machine code is installed: told to the listeners, outside all locks."""
         if not self.listeners.hears:
             return
+        dispatcher, label = pending.dispatcher, pending.dispatcher.label
         from farm.observe import events
 
         self._tell_origin(pending, origin)
@@ -140,10 +153,9 @@ class Record:
                 )
             )
 
-    def failed(self, pending: Pending, error: BaseException, what: Count | None) -> None:
-        """There is no machine code, for good; `what` names the kind of loss beside a plain failure."""
+    def failed(self, pending: Pending, error: BaseException) -> None:
+        """There is no machine code: told to the listeners, outside all locks."""
         label = pending.dispatcher.label
-        self.counters.count(Count.FAILED if what is None else what, label)
         if self.listeners.hears:
             from farm.observe import events
 

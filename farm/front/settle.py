@@ -29,6 +29,7 @@ from farm.errors import (
     WorkerDied,
 )
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
+from farm.front.policy import FunctionProfile
 from farm.front.record import Record
 from farm.front.supply import Supply
 from farm.job import messages as wire
@@ -44,6 +45,9 @@ from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
+_NO_FAILURE: Final = (LiteralsWanted, FarmClosed)
+"""How a pending can end without machine code and without a failure of the function."""
+Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
 class Settler:
@@ -147,11 +151,12 @@ class Settler:
             if pending.settled:
                 return
             pending.settled = True
-            outcome: Origin | Exception | None = None
+            outcome: Outcome | None = None
             try:
                 outcome = self._settle_once(pending)
             finally:
                 if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
+                    self._record.count_ended(pending)
                     pending.entry.recompile()
                     self._on_settled(pending)
         try:
@@ -159,23 +164,29 @@ class Settler:
         finally:
             self._on_settled(pending)
 
-    def _settle_once(self, pending: Pending) -> Origin | Exception:
+    def _settle_once(self, pending: Pending) -> Outcome:
+        """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
             result, origin = self._obtain(pending, pending.answer.result())
             result = pending.dispatcher.install(pending.entry.key, result)
-            pending.entry.note_origin(origin)
-            pending.entry.publish(pending.flight, result)
         except Exception as error:
+            if not isinstance(error, _NO_FAILURE):
+                self._record.count_failed(pending, _COUNTED.get(type(error)))
+            self._record.count_ended(pending)
             pending.entry.fail(pending.flight, error)
             return error
-        return origin
+        profile = self._record.count_finished(pending, origin)
+        self._record.count_ended(pending)
+        pending.entry.note_origin(origin)
+        pending.entry.publish(pending.flight, result)
+        return origin, profile
 
-    def _tell(self, pending: Pending, outcome: Origin | Exception) -> None:
-        if isinstance(outcome, Origin):
-            self._record.finished(pending, outcome)
-        elif not isinstance(outcome, (LiteralsWanted, FarmClosed)):
-            self._record.failed(pending, outcome, _COUNTED.get(type(outcome)))
+    def _tell(self, pending: Pending, outcome: Outcome) -> None:
+        if isinstance(outcome, tuple):
+            self._record.finished(pending, *outcome)
+        elif not isinstance(outcome, _NO_FAILURE):
+            self._record.failed(pending, outcome)
 
     def _obtain(self, pending: Pending, answer: wire.FinalAnswer) -> tuple[Any, Origin]:
         match answer:

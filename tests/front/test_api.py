@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -254,16 +255,24 @@ def test_explain_names_numbas_error(barn: farm.Farm) -> None:
 
 
 class Heard:
-    """A listener that keeps what it hears."""
+    """A listener that keeps what it hears. Events come outside all locks, so a moment after what they tell of."""
 
     def __init__(self) -> None:
-        self.events: list[events.Event] = []
+        self._events: list[events.Event] = []
+        self._more = threading.Condition()
 
     def on_event(self, event: events.Event) -> None:
-        self.events.append(event)
+        with self._more:
+            self._events.append(event)
+            self._more.notify_all()
 
-    def of(self, kind: type[events.Event]) -> list[events.Event]:
-        return [event for event in self.events if type(event) is kind]
+    def of(self, kind: type[events.Event], number: int = 1) -> list[events.Event]:
+        def found() -> list[events.Event]:
+            return [event for event in self._events if type(event) is kind]
+
+        with self._more:
+            self._more.wait_for(lambda: len(found()) >= number, 10)
+            return found()
 
 
 def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
@@ -272,13 +281,13 @@ def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
     function = farm.njit(cube, farm=barn, mode="strict")
     function(1)
     function(1.5)
-    first, second = heard.of(events.CompileFinished)
+    first, second = heard.of(events.CompileFinished, 2)
     assert isinstance(first, events.CompileFinished) and isinstance(second, events.CompileFinished)
     assert (first.function, first.signature) == (function.label, "int64")
     assert (first.compile_count, second.compile_count) == (1, 2)
     assert second.cumulative_compile_time_s == pytest.approx(first.compile_time_s + second.compile_time_s)
     assert not first.used_persistent_cache and first.worker is not None and first.artifact_bytes > 0
-    assert len(heard.of(events.CompileStarted)) == 2
+    assert len(heard.of(events.CompileStarted, 2)) == 2
 
 
 def test_a_load_from_the_store_is_told_too(tmp_path: Path) -> None:
