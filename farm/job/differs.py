@@ -159,14 +159,16 @@ def _uses(code: types.CodeType) -> tuple[Use, ...]:
     for one in describe.nested_code(code):
         name: Name | None = None
         called, within = False, None
-        for instruction in dis.get_instructions(one):
+        instructions = tuple(dis.get_instructions(one))
+        for place, instruction in enumerate(instructions):
             operation = instruction.opname
-            # Python 3.11 and later say at the load that a call follows.
+            # Later Pythons say at most loads that a call follows, and where they do not, the stack does.
             calls = operation == "LOAD_METHOD" or "NULL" in instruction.argrepr
             if operation in LOADS_ATTRIBUTE and name is not None:
                 name, called = (*name, instruction.argval), called or calls
                 continue
             if name is not None:
+                called = called or _is_called(instructions[place:])
                 found[Use(name, called, within)] = None
                 within = name if called else within
                 name = None
@@ -175,3 +177,35 @@ def _uses(code: types.CodeType) -> tuple[Use, ...]:
             elif operation in LOADS_ATTRIBUTE or operation.startswith(STATEMENT_ENDS):
                 within = None  # the method of something else, or another statement
     return tuple(found)
+
+
+def _is_called(following: tuple[dis.Instruction, ...]) -> bool:
+    """Whether the value that was loaded just before these instructions is the one that the next call of it calls."""
+    depth = 1  # of the value, counted from the top of the stack
+    for instruction in following:
+        if depth == _depth_of_callable(instruction):
+            return True
+        depth += dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        if depth < 1 or instruction.opname.startswith("RETURN_"):
+            return False
+    return False
+
+
+def _depth_of_callable(instruction: dis.Instruction) -> int | None:
+    """Where a call instruction finds what it calls, counted from the top of the stack; None for other instructions.
+
+    From Python's documentation of `dis`, per version: 3.13 has an empty slot above the callable, 3.11 two instructions.
+    """
+    count, slot = instruction.arg or 0, sys.version_info >= (3, 13)
+    match instruction.opname:
+        case "CALL_FUNCTION" | "PRECALL":
+            return count + 1
+        case "CALL_FUNCTION_KW":
+            return count + 2
+        case "CALL" if sys.version_info >= (3, 12):
+            return count + 1 + slot
+        case "CALL_KW":
+            return count + 3
+        case "CALL_FUNCTION_EX":
+            return (count & 1) + 2 + slot
+    return None
