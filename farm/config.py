@@ -201,9 +201,14 @@ def _or_none(parse: Parser, word: str) -> Parser:
 
 def default_cache_dir() -> Path:
     """The user's cache directory; platformdirs is imported on first need, as importing farm must stay cheap."""
+    import tempfile
+
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("farm"))
+    try:
+        return Path(platformdirs.user_cache_dir("farm"))
+    except RuntimeError:  # neither HOME nor a passwd entry: a container's bare user
+        return Path(tempfile.gettempdir()) / f"farm-{os.getuid()}"
 
 
 def default_start_method() -> StartMethod:

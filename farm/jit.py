@@ -53,6 +53,8 @@ def jit(
     """
     chosen_mode = None if mode is None else _choice(CompileMode, "mode", mode)
     chosen_fallback = fallback if fallback is None or callable(fallback) else _choice(Fallback, "fallback", fallback)
+    if farm is not None and not isinstance(farm, Farm):
+        raise DecorationError(f"farm takes a farm.Farm, not {farm!r}")
     more = {} if pipeline_class is None else {"pipeline_class": pipeline_class}
     options = {"boundscheck": None, **options, "nopython": not options.get("forceobj", False)}
 
@@ -112,7 +114,10 @@ def _require_function(function: Any) -> None:
         name = getattr(original, "__qualname__", "it")
         raise DecorationError(f"{name} is jitted already: decorate {name}.py_func, the Python function inside")
     kind = type(function).__name__
-    raise DecorationError(f"njit decorates a Python function, not an object of type {kind}: {function!r}")
+    raise DecorationError(
+        f"njit decorates a Python function, not an object of type {kind}: {function!r}. Decorate the function itself: "
+        "the methods of a class one by one, below @staticmethod; a builtin inside a function that calls it"
+    )
 
 
 def _choice(kind: Any, name: str, value: object) -> Any:

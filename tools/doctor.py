@@ -109,14 +109,16 @@ def _judged(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            root = DiskStore(path, readonly=readonly, group=group, lower=lower).root
+            store = DiskStore(path, readonly=readonly, group=group, lower=lower)
+            for problem in store.problems:
+                raise problem
         except StoreRefused as refused:
             yield Problem(where, f"{refused.path} is refused: {refused.problem}", refused.remedy)
             return
         except OSError as error:
             yield Problem(where, str(error), "set another directory")
             return
-    yield where, f"{path_text(root)}: {_state(root)}{addition}"
+    yield where, f"{path_text(store.root)}: {_state(store.root)}{addition}"
     for text in dict.fromkeys(str(one.message) for one in caught):
         yield "note", text
 

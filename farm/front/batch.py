@@ -74,7 +74,10 @@ def compile_all(
     anything is compiled.
     """
     asked = []
-    for function, signature in pairs:
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise DecorationError(f"compile_all takes pairs (function, signature), and {pair!r} is none")
+        function, signature = pair
         if not isinstance(function, FarmDispatcher):
             raise DecorationError(f"compile_all takes functions decorated by farm.njit, not {function!r}")
         asked.append((function, *parse_signature(signature)))

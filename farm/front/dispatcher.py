@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Fallback
-from farm.errors import SlowFallbackWarning
+from farm.errors import FarmClosed, SlowFallbackWarning
 from farm.front.declared import Declared
 from farm.front.install import Installation
 from farm.front.pending import LiteralsWanted, Pending
@@ -177,7 +177,7 @@ class FarmDispatcher(HookedDispatcher):
         frame, level = sys._getframe(1), 2
         while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("farm."):
             frame, level = frame.f_back, level + 1
-        warnings.warn(text, category, stacklevel=level - 1)
+        warnings.warn(text, category, stacklevel=level)
 
     @property
     def fallback_kind(self) -> Fallback | None:
@@ -268,9 +268,11 @@ class FarmDispatcher(HookedDispatcher):
     def submit(self, sig: Any) -> Future[Status]:
         """Ask for one signature without waiting.
 
-        The future gives its Status, or numba's error. Raises SignatureError.
+        The future gives its Status, or numba's error. Raises SignatureError, and FarmClosed if its farm is closed.
         """
         arguments, return_type = parse_signature(sig)
+        if self.farm().closed:
+            raise FarmClosed()
         (entry,) = self.farm().submit(self, [(arguments, return_type)])
         return self.farm().future(entry)
 

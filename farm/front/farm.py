@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from farm.config import CompileMode, Config, LogLevel, OnError
 from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable
 from farm.front.dispatcher import FarmDispatcher
-from farm.front.pending import LiteralsWanted, Pending
+from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
 from farm.observe.listeners import Listener, set_level
-from farm.observe.stats import Stats
+from farm.observe.stats import Count, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
 from farm.port.target import caller_flags
@@ -41,7 +41,7 @@ class Farm:
     """
 
     def __init__(self, **settings: object) -> None:
-        self.config = Config.from_environment().with_changes(**settings)
+        self.config = _without_promises(Config.from_environment().with_changes(**settings))
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
@@ -55,6 +55,7 @@ class Farm:
         self._settler: Settler | None = None
         self._pending: dict[Any, Pending] = {}
         self._closed = False
+        self._forked_unlocked = False
 
     def _apply_log_level(self, before: LogLevel) -> None:
         """Only a change is applied: a program may have set the level of the logger itself."""
@@ -77,6 +78,8 @@ class Farm:
         return f"<Farm [{ready} ready | {len(self._pending)} pending | {pool}]>"
 
     def __enter__(self) -> "Farm":
+        if self._closed:
+            raise FarmClosed()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -104,7 +107,7 @@ class Farm:
 
     def configure(self, **changes: object) -> None:
         """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
-        changed = self.config.with_changes(**changes)
+        changed = _without_promises(self.config.with_changes(**changes))
         settler = self._settler
         if settler is not None:
             from farm.front.supply import POOL_SETTINGS
@@ -168,9 +171,10 @@ class Farm:
         mode = dispatcher.mode_now
         if self.works:
             self._start_for_call(dispatcher, entry, mode)
-            if mode is CompileMode.STRICT:
-                strict: Callable[..., Any] = self.result(entry).entry_point
-                return strict
+        if mode is CompileMode.STRICT:
+            result = self.result(entry) if self.works else self.result_for_caller(dispatcher, arguments, None)
+            strict: Callable[..., Any] = result.entry_point
+            return strict
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
@@ -179,6 +183,11 @@ class Farm:
             self._report_failure(dispatcher, entry, state.error)
         self.record.call_in_python(dispatcher)
         return None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def works(self) -> bool:
@@ -229,10 +238,7 @@ class Farm:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
         if not self.works and entry.snapshot().state is not CompileState.COMPILED:
-            from farm.front.settle import Settler
-
-            result = Settler.compile_here(dispatcher, arguments, return_type, caller_flags())
-            return dispatcher.install(arguments, result)
+            return self._compile_without_farm(dispatcher, entry, return_type)
         pending = self._reserve(dispatcher, entry, return_type, None)
         if pending is not None:
             self.settler().hand_over(pending, waited=True)
@@ -240,6 +246,22 @@ class Farm:
             return self.result(entry)
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
+
+    def _compile_without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
+        """What cannot run as Python, or must not, compiles here when the farm is off or closed: as with numba."""
+        if self._forked_unlocked:
+            raise Degraded(
+                DegradedReason.FORKED_UNLOCKED, f"{dispatcher.signature_label(entry.key)} cannot be compiled"
+            )
+        from farm.front.settle import Settler
+
+        started = time.perf_counter()
+        result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
+        result = dispatcher.install(entry.key, result)
+        entry.note_origin(Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started))
+        entry.publish_at_once(result)
+        self.record.counters.count(Count.LOCAL, dispatcher.label)
+        return result
 
     def submit(
         self, dispatcher: FarmDispatcher, wanted: Iterable[tuple[Types, Any]], *, waited: bool = False
@@ -357,9 +379,19 @@ class Farm:
         self.record.reset_in_child()
         for dispatcher in list(self._dispatchers):
             dispatcher.reset_in_child()
+        self._forked_unlocked = unlocked
         if unlocked:
             self.config = self.config.with_changes(enabled=False)
             self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
+
+
+def _without_promises(config: Config) -> Config:
+    """Refuse settings that would promise what is not there yet. Raises ConfigError."""
+    if config.signing_key_file is not None:
+        raise ConfigError("signing_key_file", str(config.signing_key_file), "none: artifacts are not signed yet")
+    if config.verify:
+        raise ConfigError("verify", True, "false: stored artifacts are not verified by compiling again yet")
+    return config
 
 
 @functools.cache

@@ -8,11 +8,13 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final
 
 from farm.config import Config, worker_environment
-from farm.errors import NotShippable, StoreRefused
+from farm.errors import FarmWarning, NotShippable, StoreRefused
 from farm.front.record import Record
+from farm.job.functor import front_paths
 from farm.job.key import CompileKey
 from farm.job.messages import FinalAnswer, Job, StoreTrimmed
 from farm.pool.pool import Pool
@@ -24,9 +26,7 @@ from farm.store.artifact import Miss, Stored
 from farm.store.disk import DiskStore
 
 PRELOAD: Final = "farm.port.warm:warm"
-POOL_SETTINGS: Final = frozenset(
-    {"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method", "enabled"}
-)
+POOL_SETTINGS: Final = frozenset({"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method"})
 """Settings that a running pool keeps."""
 
 TRIMS_PER_LIMIT: Final = 20
@@ -68,6 +68,7 @@ class Supply:
     def store(self, config: Config) -> DiskStore | None:
         """The store, or None if its directory is refused: counted, and warned of once."""
         problem: Exception | None = None
+        problems: list[StoreRefused | OSError] = []
         with self._lock:
             if not self._store_opened:
                 self._store_opened = True
@@ -79,12 +80,23 @@ class Supply:
                         readonly=config.readonly,
                         group=config.shared_group,
                     )
-                except (StoreRefused, OSError) as refusal:
+                except (StoreRefused, OSError, RuntimeError) as refusal:
                     problem = refusal
+                if self._store is not None:
+                    problems = self._store.problems
+        for one in problems:
+            self._tell(one, "a lower cache directory is left out")
         if problem is not None:
-            warnings.warn(str(problem), stacklevel=2)
-            self._record.degraded(DegradedReason.STORE_REFUSED, str(problem))
+            self._tell(problem, f"nothing is stored in {config.cache_dir}")
         return self._store
+
+    def _tell(self, problem: Exception, consequence: str) -> None:
+        refused = isinstance(problem, StoreRefused)
+        reason = DegradedReason.STORE_REFUSED if refused else DegradedReason.STORE_UNREADABLE
+        text = str(problem) if refused else f"{consequence}: {problem}; set FARM_CACHE_DIR to a directory of yours"
+        self._record.degraded(reason, text)
+        with suppress(Warning):  # made an error by the program: it is counted, and costs no compile
+            warnings.warn(text, FarmWarning, stacklevel=2)
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
         """The artifact in the store, a miss that is counted, or None if there is no store."""
@@ -157,5 +169,4 @@ class Supply:
 def _worker_paths() -> tuple[str, ...]:
     """`sys.path` with what is installed first: a user's typing.py beside the script must not end the foreman."""
     installed = tuple({os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)})
-    paths = [os.path.abspath(path) for path in sys.path]
-    return tuple(sorted(paths, key=lambda path: not os.path.realpath(path).startswith(installed)))
+    return tuple(sorted(front_paths(), key=lambda path: not os.path.realpath(path).startswith(installed)))

@@ -154,6 +154,12 @@ class Entry(Generic[K, V]):
             self._flight = flight
             return flight
 
+    def publish_at_once(self, value: V) -> None:
+        """Store a result that was made without a flight, beside the farm; nothing if there is one already."""
+        with self._lock:
+            if self._state is CompileState.UNCOMPILED:
+                self._state, self._value = CompileState.COMPILED, value
+
     def publish(self, flight: Flight[V], value: V) -> bool:
         """Store the result and wake the waiters. False: the flight was overtaken, and the result is dropped."""
         with self._lock:

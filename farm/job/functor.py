@@ -104,11 +104,16 @@ def make_functor(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any |
         plan.named,
     )
     key = _key(reached, dispatcher, settings, caller_flags)
-    return CompileFunctor(key, subject, settings, caller_flags, _paths(), _directory())
+    return CompileFunctor(key, subject, settings, caller_flags, front_paths(), _directory())
 
 
-def _paths() -> tuple[str, ...]:
-    return tuple(os.path.abspath(path) for path in sys.path if isinstance(path, str))
+def front_paths() -> tuple[str, ...]:
+    """`sys.path` of this process, absolute."""
+    here = _directory()  # "" in sys.path means this one
+    paths = [path for path in sys.path if isinstance(path, str)]
+    if here is None:
+        return tuple(path for path in paths if os.path.isabs(path))
+    return tuple(os.path.join(here, path) for path in paths)
 
 
 def _directory() -> str | None:

@@ -39,8 +39,12 @@ ARRAY_BYTES_MAX: Final = 10**6
 """numba's own limit (`make_constant_array`): larger global arrays are compiled in by address."""
 
 MODULE_NAMES_IGNORED: Final = frozenset(
-    {"__builtins__", "__cached__", "__dict__", "__doc__", "__file__", "__loader__", "__path__", "__spec__"}
+    {"__builtins__", "__cached__", "__dict__", "__loader__", "__path__", "__spec__"}
     | {"__annotations__", describe.STUB_MARK}
+)
+CLASS_NAMES_IGNORED: Final = frozenset(
+    {"__annotations__", "__annotate__", "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__"}
+    | {"__static_attributes__", "__weakref__", "_abc_impl", "__annotations_cache__", "__annotate_func__"}
 )
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, numpy.generic, numpy.dtype)
 SCALARS: Final = (bool, int, float, complex, str, bytes, type(None))
@@ -86,14 +90,15 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
     known = registrations()
     names = _own_names(function)
     entered: tuple[Registration, ...] = ()
-    positions = describe.debug_by_default()
+    positions, in_module = describe.debug_by_default(), False
     while True:
-        walk = _Walk(names, positions)
+        walk = _Walk(names, positions, in_module)
         node = walk.part(function, getattr(function, "__qualname__", "function"))
         beside = walk.part(values, "signature")
         extensions = walk.extensions(entered)
         more = tuple(one for one in known if walk.enters(one))
-        if walk.found <= names and len(more) == len(entered) and walk.positions is positions:
+        settled = walk.positions is positions and walk.in_module is in_module
+        if walk.found <= names and len(more) == len(entered) and settled:
             return Reached(
                 encode(node),
                 encode(beside),
@@ -104,7 +109,8 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.symbols)),
                 differs_in_python(function, known),
             )
-        names, entered, positions = names | walk.found, more, walk.positions
+        names, entered = names | walk.found, more
+        positions, in_module = walk.positions, walk.in_module
 
 
 def describe_values(values: tuple[object, ...]) -> bytes:
@@ -135,10 +141,14 @@ class _Walk:
     """The names that count as attributes of reachable modules."""
     positions: bool = False
     """Whether files and lines count: machine code made with `debug=True` holds them. Turns true where that is met."""
+    in_module: bool = False
+    """Whether functions' modules count: object mode blocks look globals up there. Turns true like `positions`."""
     found: set[str] = field(default_factory=set)
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
+    classes: dict[int, int] = field(default_factory=dict)
+    """id -> index of the classes of the user, in the order in which they were described."""
     visited: dict[int, int] = field(default_factory=dict)
     """id -> visiting index in the part that is walked."""
     reached: dict[int, object] = field(default_factory=dict)
@@ -216,8 +226,8 @@ class _Walk:
     def _object(self, value: Any, path: str) -> Node:
         if type(value) is list:
             return ("list", tuple(self.node(one, f"{path}[{i}]") for i, one in enumerate(value)))
-        if isinstance(value, dict):
-            return self._dict(value, path)
+        if isinstance(value, dict):  # in its own order, which compile-time code can see
+            return ("dict", tuple((self.node(key, path), self.node(value[key], f"{path}[{key!r}]")) for key in value))
         parts = describe.dispatcher_parts(value)
         if parts is not None:
             function, options, local_types, pipeline, explicit = parts
@@ -225,6 +235,7 @@ class _Walk:
             return (
                 "dispatcher",
                 pipeline,
+                self._class(describe.pipeline_class(value), path),
                 self.node(function, path),
                 self._dict(options, path),
                 self._dict(local_types, path),
@@ -234,7 +245,9 @@ class _Walk:
         if taken is not None:
             self.reached.update((id(cls), cls) for cls in describe.type_classes(value))
             self.symbols.update(describe.external_symbols(value))
-            return (taken[0], self.node(taken[1], path))
+            kinds = tuple(self._class(cls, path) for cls in describe.type_classes(value) if "<locals>" not in str(cls))
+            self.in_module = self.in_module or taken[0] == "with context"
+            return (taken[0], self.node(taken[1], path), kinds)
         if isinstance(value, types.ModuleType):
             return self._module(value, path)
         if isinstance(value, type):
@@ -269,8 +282,9 @@ class _Walk:
         return ("named tuple", self._class(type(value), path), items)
 
     def _dict(self, value: dict[Any, Any], path: str) -> Node:
+        """Options: in which order they were written does not count."""
         order = sorted(value, key=lambda key: self._order(key, path))
-        return ("dict", tuple((self.node(key, path), self.node(value[key], f"{path}[{key!r}]")) for key in order))
+        return ("options", tuple((self.node(key, path), self.node(value[key], f"{path}[{key!r}]")) for key in order))
 
     def _order(self, key: object, path: str) -> bytes:
         try:
@@ -299,6 +313,10 @@ class _Walk:
         named = self._named(value)
         if named is not None:
             return named
+        again = self.classes.get(id(value))
+        if again is not None:
+            return ("class again", again)
+        self.classes[id(value)] = len(self.classes)
         if "<locals>" in value.__qualname__:
             raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}")
         bases = tuple(self._class(base, path) for base in value.__bases__)
@@ -308,7 +326,19 @@ class _Walk:
             content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
         elif hasattr(value, "_fields"):
             content = (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
+        elif not describe.travels_as_standin(value):  # then the worker imports it, and finds what is compared here
+            held = sorted((name, one) for name, one in vars(value).items() if name not in CLASS_NAMES_IGNORED)
+            content = tuple((name, self._class_attribute(one, f"{path}.{name}")) for name, one in held)
         return ("class", value.__module__, value.__qualname__, bases, content)
+
+    def _class_attribute(self, value: Any, path: str) -> Node:
+        """What compile-time code can read of a class. Of a method only its code counts: what it reaches is Python's."""
+        function = getattr(value, "__func__", getattr(value, "fget", value))
+        if isinstance(function, types.FunctionType):
+            return ("method", self._code(function.__code__, path))
+        if describe.dispatcher_parts(value) is None and not isinstance(value, (*PLAIN, tuple, Enum, numpy.ndarray)):
+            return ("attribute", _kind(value))
+        return self.node(value, path)
 
     def _module(self, module: types.ModuleType, path: str) -> Node:
         version = describe.installed(module)
@@ -334,7 +364,9 @@ class _Walk:
         if isinstance(value, numpy.ndarray):
             return type(value) is numpy.ndarray and not value.dtype.hasobject and value.nbytes <= ARRAY_BYTES_MAX
         if isinstance(value, tuple):
-            return type(value) is tuple and all(type(one) in SCALARS for one in value)
+            return type(value) is tuple and all(map(self._is_variable, value))
+        if isinstance(value, (Enum, numpy.dtype)):
+            return True
         return (
             type(value) in SCALARS or isinstance(value, numpy.generic) or describe.dispatcher_parts(value) is not None
         )
@@ -362,6 +394,7 @@ class _Walk:
         return (
             "function",
             function.__name__,
+            function.__module__ if self.in_module else None,
             self._code(code, path),
             self.node(function.__defaults__, f"{path} defaults"),
             self.node(function.__kwdefaults__, f"{path} keyword defaults"),
@@ -382,6 +415,9 @@ class _Walk:
         if name in held:
             return self.node(held[name], f"{held.get('__name__', '?')}.{name}")
         if hasattr(builtins, name):
+            value = getattr(builtins, name)
+            if isinstance(value, types.FunctionType) or describe.dispatcher_parts(value) is not None:
+                return self.node(value, f"builtins.{name}")  # somebody has put it there
             return ("builtin", name)
         return ("missing",)
 

@@ -92,4 +92,6 @@ def reset_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if hasattr(signal, "SIGXFSZ"):  # a file size limit is an error of the write then, as everywhere in Python
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

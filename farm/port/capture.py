@@ -33,7 +33,7 @@ from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.core.registry import cpu_target
-from numba.core.types import ExternalFunction
+from numba.core.types import ClassType, ExternalFunction
 
 from farm.errors import NotShippable
 from farm.port import describe, places, standin
@@ -153,6 +153,11 @@ class _Pickler(cloudpickle.CloudPickler):
             return _reduce_dispatcher(obj)
         if isinstance(obj, _Intrinsic):
             return _make_intrinsic, (obj._name, obj._defn, obj._prefer_literal, dict(obj._ctor_kwargs))
+        if isinstance(obj, ClassType):
+            owner = describe.jitclass_of(obj)
+            if owner is None:
+                raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"jitclass {obj.class_name}")
+            return getattr, (owner, "class_type")
         if isinstance(obj, ExternalFunction):
             return ExternalFunction, (obj.symbol, obj.sig)
         if id(obj) in self._named:

@@ -8,18 +8,21 @@ and by what name an object can be found again.
 
 import dis
 import functools
+import hashlib
 import importlib.metadata
 import site
 import sys
 import sysconfig
 import types as python_types
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from llvmlite import ir
 from numba.core import config, types
 from numba.core import dispatcher as dispatchers
+from numba.core import ir as numba_ir
 from numba.core.ccallback import CFunc
 from numba.core.datamodel import default_manager
 from numba.core.extending import _Intrinsic
@@ -87,7 +90,7 @@ def parts(obj: object) -> Parts | None:
     if isinstance(obj, _Intrinsic):
         return "intrinsic", (obj._name, obj._defn, bool(obj._prefer_literal), dict(obj._ctor_kwargs))
     if isinstance(obj, StencilFunc):
-        return "stencil", (obj.kernel_ir.func_id.func, obj.mode, dict(obj.options))
+        return "stencil", (obj.kernel_ir.func_id.func, obj.mode, dict(obj.options), _frozen(obj.kernel_ir))
     if isinstance(obj, CFunc):
         compiler = obj._compiler
         return "cfunc", (obj._pyfunc, obj._sig, dict(compiler.targetoptions), dict(compiler.locals))
@@ -100,6 +103,20 @@ def parts(obj: object) -> Parts | None:
     if obj is default_manager:  # what it holds are registrations
         return "data models", ()
     return None
+
+
+def _frozen(kernel: Any) -> tuple[object, ...]:
+    """The globals and constants that a stencil took over at its decoration, whatever they are now."""
+    assigned = (one.value for block in kernel.blocks.values() for one in block.find_insts(numba_ir.Assign))
+    return tuple(one.value for one in assigned if isinstance(one, (numba_ir.Global, numba_ir.FreeVar, numba_ir.Const)))
+
+
+def jitclass_of(kind: Any) -> Any | None:
+    """The jitclass whose type this is, from the module that its methods were written in; None if it is not there."""
+    functions = [method.py_func for method in kind.jit_methods.values()]
+    module = sys.modules.get(functions[0].__module__) if functions else None
+    held = () if module is None else tuple(vars(module).values())
+    return next((one for one in held if isinstance(one, JitClassType) and one.class_type is kind), None)
 
 
 def type_parts(kind: Any) -> Parts:
@@ -163,16 +180,25 @@ def nested_code(code: python_types.CodeType) -> Iterator[python_types.CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def _versions(top: str) -> str | None:
-    """`name==version` of the distributions that a top-level name is installed from.
+    """`name==version` of the distributions that a top-level name is installed from, and a digest of their files.
+
+    A version says little about a checkout that is installed again and again; what pip records of the files does.
 
     Most are called as their module is, and are found at once. Only for others is the metadata of everything that is
     installed read: 5 ms a distribution (measured), seconds in a large environment.
     """
     try:
-        return f"{top}=={importlib.metadata.version(top)}"
+        return _version(top)
     except importlib.metadata.PackageNotFoundError:
         names = sorted(set(_distributions().get(top, ())))
-        return ",".join(f"{name}=={importlib.metadata.version(name)}" for name in names) or None
+        return ",".join(map(_version, names)) or None
+
+
+def _version(name: str) -> str:
+    found = importlib.metadata.distribution(name)
+    record = found.read_text("RECORD") or ""
+    files = sorted(line for line in record.splitlines() if ".dist-info/" not in line and "__pycache__" not in line)
+    return f"{name}=={found.version}+{hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:16]}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -185,6 +211,8 @@ def _roots() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """(directories that distributions are installed into, directories of the standard library)."""
     paths = sysconfig.get_paths()
     packages = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
+    # `pip install --target`, PYTHONPATH, site.addsitedir: distributions lie wherever they are recorded.
+    packages |= {path for path in sys.path if path and any(Path(path).glob("*.dist-info"))}
     library = {paths["stdlib"], paths["platstdlib"], *filter(None, [sysconfig.get_config_var("DESTSHARED")])}
     return tuple(Path(p).resolve() for p in sorted(packages)), tuple(Path(p).resolve() for p in sorted(library))
 
@@ -267,3 +295,8 @@ def resolve(module: python_types.ModuleType, qualname: str) -> object:
 def imported(name: str) -> python_types.ModuleType | None:
     """The module of that name if it is imported already."""
     return sys.modules.get(name)
+
+
+def travels_as_standin(cls: type) -> bool:
+    """Whether a worker gets a class of this kind as a stand-in, made of members and fields only."""
+    return issubclass(cls, (Enum, BaseException)) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))

@@ -8,6 +8,7 @@ numba's lists only grow, so each is read from where the last reading ended: 0.03
 Not looked at: the extension dictionaries of parfors and of the IR passes, which no public function fills.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -220,9 +221,11 @@ def _content(kind: Kind, implementation: Any, purposes: tuple[Any, ...]) -> tupl
 def _members(implementation: Any) -> tuple[object, ...]:
     if not isinstance(implementation, type):
         return (implementation,)
-    held = sorted((name, value) for name, value in vars(implementation).items() if name not in CACHES)
+    classes = [cls for cls in reversed(implementation.__mro__) if not _is_numbas(cls) and cls is not object]
+    whole = {name: value for cls in (*classes, implementation) for name, value in vars(cls).items()}
+    held = sorted((name, value) for name, value in whole.items() if name not in CACHES)
     held = [(name, getattr(value, "__func__", value)) for name, value in held if not name.startswith("__")]
-    start = vars(implementation).get("__init__")
+    start = whole.get("__init__")
     return (*held, *((start,) if isinstance(start, FunctionType) else ()))
 
 
@@ -263,7 +266,7 @@ def _implementing(implementation: Any) -> Iterator[FunctionType]:
 
 def _is_numbas(implementation: Any) -> bool:
     code = getattr(implementation, "__code__", None)
-    if code is not None and code.co_filename.startswith(NUMBA_DIRECTORY):
+    if code is not None and code.co_filename.startswith(NUMBA_DIRECTORY + os.sep):
         return True
     return (implementation.__module__ or "").partition(".")[0] == "numba"
 

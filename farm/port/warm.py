@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 from numba.core import decorators, registry
+from numba.experimental import jitclass as jitclass  # registers what code that takes a jitclass is lowered with
 from numba.np.ufunc import parallel, workqueue
 
 from farm.port import library, role
@@ -30,31 +31,20 @@ def warm() -> None:
     gc.freeze()
 
 
-PARALLEL_SYMBOLS: Final = {
-    "numba_parallel_for": "parallel_for",
-    **{
-        name: name
-        for name in (
-            "do_scheduling_signed",
-            "do_scheduling_unsigned",
-            "allocate_sched",
-            "deallocate_sched",
-            "get_num_threads",
-            "set_num_threads",
-            "get_thread_id",
-            "set_parallel_chunksize",
-            "get_parallel_chunksize",
-            "get_sched_size",
-        )
-    },
+SCHEDULING_SYMBOLS: Final = {"numba_parallel_for": "parallel_for"} | {
+    name: name for name in ("do_scheduling_signed", "do_scheduling_unsigned", "allocate_sched", "deallocate_sched")
 }
 """Symbols of parallel code, and their names in a threading layer. LLVM ends a process that links an unknown one."""
 
 
 def _register_parallel_symbols() -> None:
-    """Stands in for launching: the symbols get addresses, those of the layer that every numba has, and no thread."""
-    for symbol, name in PARALLEL_SYMBOLS.items():
+    """Stands in for launching: symbols and numba's thread functions are those of the layer that every numba has.
+
+    No thread is started.
+    """
+    for symbol, name in SCHEDULING_SYMBOLS.items():
         llvm.add_symbol(symbol, getattr(workqueue, name))
+    parallel._load_threading_functions(workqueue)
 
 
 def _record_signatures(original: Callable[..., Any]) -> Callable[..., Any]:

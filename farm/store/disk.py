@@ -116,6 +116,8 @@ class DiskStore:
         self.size_max_bytes = size_max_bytes
         self.readonly = readonly
         self.misses: Counter[MissReason] = Counter()
+        self.problems: list[StoreRefused | OSError] = []
+        """Of lower directories that are left out: refused, or unreadable."""
         self._clock = clock
         self._fsync = fsync
         self._places = Places(self.root / f"v{FORMAT_VERSION}")
@@ -126,14 +128,19 @@ class DiskStore:
         self._lower: list[Places] = []
         for path in (path.resolve() for path in lower):
             places = Places(path / f"v{FORMAT_VERSION}")
-            with suppress(FileNotFoundError, NotADirectoryError):
+            try:
                 LOWER_RULE.check_directory(path)
                 newer = _newer_version(path)
                 if newer is not None:
                     _warn_of_newer(path, newer)
                     continue
                 LOWER_RULE.check_directory(places.base)
-                self._lower.append(places)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (StoreRefused, OSError) as problem:  # one bad store of several must not cost the others
+                self.problems.append(problem)
+                continue
+            self._lower.append(places)
 
     def get(self, key: CompileKey) -> Stored | Miss:
         """The artifact under a key: from the root, else from the first lower store that has a good one."""

@@ -9,6 +9,7 @@ A path's parents are not judged. Whoever can rename them can put another directo
 cannot make files that belong to us.
 """
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Rule:
         except FileNotFoundError:
             return Miss(MissReason.ABSENT)
         except OSError as error:
-            if path.is_symlink():
+            if error.errno == errno.ELOOP:
                 return Miss(MissReason.UNTRUSTED, f"{path} is a symbolic link")
             return Miss(MissReason.UNREADABLE, f"{path}: {error.strerror}")
         problem = self._problem_of_file(os.fstat(descriptor))

@@ -13,7 +13,7 @@ from numba import literally, types
 
 import farm
 from farm import CompileState
-from farm.errors import ConfigError, DecorationError, SignatureError
+from farm.errors import ConfigError, DecorationError, FarmClosed, SignatureError
 from farm.front.pending import Source
 from farm.observe import events
 from farm.reasons import RefusalReason
@@ -415,3 +415,35 @@ def test_ctrl_c_in_a_local_compile_leaves_the_signature_to_be_asked_for_again(
     assert function.status("(int64,)").state is CompileState.UNCOMPILED
     assert function(1) == 0.0
     assert barn.stats().pending == 0
+
+
+# -- a farm that is off or closed -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["off", "closed"])
+def test_what_must_not_run_as_python_compiles_here_without_a_farm(tmp_path: Path, how: str) -> None:
+    one = farm.Farm(cache_dir=tmp_path / "cache", enabled=how != "off")
+    if how == "closed":
+        one.close()
+    for function in (farm.njit(cube, farm=one, mode="strict"), farm.njit(cube, farm=one, fallback="wait")):
+        assert function(OVERFLOW) != OVERFLOW**3
+        assert function.status("(int64,)").state is CompileState.COMPILED
+        assert "compiled in this process" in farm.explain(function, OVERFLOW)
+    assert farm.njit(cube, farm=one)(OVERFLOW) == OVERFLOW**3
+    one.close()
+    with pytest.raises(FarmClosed):
+        farm.njit(cube, farm=one).submit("(int64,)")
+
+
+def test_settings_that_are_not_there_yet_are_refused(tmp_path: Path) -> None:
+    for setting in ({"verify": True}, {"signing_key_file": "key"}):
+        with pytest.raises(ConfigError, match="yet"):
+            farm.Farm(cache_dir=tmp_path, **setting)
+
+
+def test_wrong_pairs_and_a_wrong_farm_are_named(barn: farm.Farm) -> None:
+    for pairs in ([3], [(farm.njit(cube, farm=barn),)]):
+        with pytest.raises(DecorationError, match="pairs"):
+            farm.compile_all(pairs)
+    with pytest.raises(DecorationError, match=r"farm\.Farm"):
+        farm.njit(cube, farm=3)
