@@ -35,7 +35,9 @@ from farm.port.dispatch import (
     HookedDispatcher,
     Signature,
     Types,
+    are_literal,
     argument_types,
+    compiler_lock,
     fingerprint,
     fold,
     force_literals,
@@ -198,6 +200,12 @@ class FarmDispatcher(HookedDispatcher):
         return kind is Fallback.WAIT or (kind is Fallback.AUTO and (self.body_is_slow or self.differs is not None))
 
     @property
+    def waits_for_speed_only(self) -> bool:
+        """Whether the body could run as well: its calls wait because it was slow once."""
+        asked = self.mode or self.farm().config.mode
+        return asked is not CompileMode.STRICT and self.fallback_kind is Fallback.AUTO and self.differs is None
+
+    @property
     def differs(self) -> str | None:
         """What makes the Python body another function than the compiled one, or None. Looked for at the first call."""
         if self._differs is None:
@@ -286,18 +294,23 @@ class FarmDispatcher(HookedDispatcher):
         return status_of(self.table.get(arguments))
 
     def recompile(self) -> None:
-        """Forget all machine code and compile every signature again, with the globals as they are now."""
-        had = dict.fromkeys((*self.installation.discard(), *(entry.key for entry in self.table.entries())))
-        for arguments in had:
-            self.table.get_or_create(arguments).recompile()
-            self.drop_shortcuts(arguments)
+        """Forget all machine code and compile it again, with the globals as they are now.
+
+        What is pending is overtaken: its result is dropped. Functions that are compiled by value wait for their calls.
+        """
+        with compiler_lock:  # so that nothing is installed between the two steps
+            for entry in self.table.entries():
+                entry.recompile()
+                self.drop_shortcuts(entry.key)
+            had = self.installation.discard()
         self._differs = None
         self._literal_positions.clear()
         if self.declared:
             self.declared.wait_for_all()
             return
         for arguments in had:
-            self.result_for(arguments, None)
+            if not are_literal(arguments, tuple(range(len(arguments)))):
+                self.result_for(arguments, None)
 
     # -- pickling ----------------------------------------------------------------------------------------
 
@@ -325,6 +338,7 @@ class FarmDispatcher(HookedDispatcher):
             declared=states["declared"],
         )
         made._set_uuid(uuid)
+        adopt(made)
         made.declared.queue()
         return made
 

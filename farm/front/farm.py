@@ -11,11 +11,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
-from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable
+from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable, SignatureError
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
@@ -49,8 +49,8 @@ class Farm:
         _farms.add(self)
 
     def _reset(self) -> None:
-        # Guards _settler, _pending and _closed. Nothing that blocks is done with it held; an entry's lock and the
-        # profiler's may be taken inside it, never the other way round.
+        # Guards _settler, _pending, _dispatchers and _closed. Nothing that blocks is done with it held; an entry's
+        # lock, the profiler's and the counters' may be taken inside it, never the other way round.
         self._lock = threading.Lock()
         self._settler: Settler | None = None
         self._pending: dict[Any, Pending] = {}
@@ -71,7 +71,7 @@ class Farm:
     def __repr__(self) -> str:
         ready = sum(
             entry.snapshot().state is CompileState.COMPILED
-            for dispatcher in list(self._dispatchers)
+            for dispatcher in self._own()
             for entry in dispatcher.table.entries()
         )
         pool = "closed" if self._closed else "no pool yet" if self._settler is None else repr(self._settler.supply)
@@ -87,13 +87,18 @@ class Farm:
 
     def adopt(self, dispatcher: FarmDispatcher) -> None:
         """Remember a dispatcher of this farm: its calls by shortcut are counted with the others."""
-        self._dispatchers.add(dispatcher)
+        with self._lock:
+            self._dispatchers.add(dispatcher)
+
+    def _own(self) -> list[FarmDispatcher]:
+        with self._lock:
+            return list(self._dispatchers)
 
     # -- what users ask ----------------------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """The counters as they are now."""
-        for dispatcher in list(self._dispatchers):
+        for dispatcher in self._own():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
         return self.record.counters.stats()
 
@@ -156,7 +161,7 @@ class Farm:
             settler = self._settler
         if settler is not None:
             settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
-        for dispatcher in list(self._dispatchers):
+        for dispatcher in self._own():
             dispatcher.table.finalize()
         self.record.listeners.flush()
 
@@ -172,9 +177,16 @@ class Farm:
         if self.works:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
-            result = self.result(entry) if self.works else self.result_for_caller(dispatcher, arguments, None)
-            strict: Callable[..., Any] = result.entry_point
-            return strict
+            try:
+                result = self.result(dispatcher, entry) if self.works else self._without_farm(dispatcher, entry, None)
+            except LiteralsWanted:
+                raise
+            except Exception:
+                if not dispatcher.waits_for_speed_only or self.config.on_error is OnError.RAISE:
+                    raise
+            else:
+                strict: Callable[..., Any] = result.entry_point
+                return strict
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
@@ -238,16 +250,13 @@ class Farm:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
         if not self.works and entry.snapshot().state is not CompileState.COMPILED:
-            return self._compile_without_farm(dispatcher, entry, return_type)
-        pending = self._reserve(dispatcher, entry, return_type, None)
-        if pending is not None:
-            self.settler().hand_over(pending, waited=True)
+            return self._without_farm(dispatcher, entry, return_type)
         try:
-            return self.result(entry)
+            return self.result(dispatcher, entry, return_type)
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
 
-    def _compile_without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
+    def _without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
         """What cannot run as Python, or must not, compiles here when the farm is off or closed: as with numba."""
         if self._forked_unlocked:
             raise Degraded(
@@ -272,6 +281,8 @@ class Farm:
         """
         entries = []
         for arguments, return_type in wanted:
+            if dispatcher.declared and all(arguments != one for one, _ in dispatcher.declared.signatures):
+                raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
             entries.append(entry)
             if not self.works:
@@ -309,36 +320,46 @@ class Farm:
         State and slot are taken here, in the caller, before the job is handed over: otherwise two
         callers would queue it twice, and the limit on running compiles would be blind.
         """
+        self.settler()  # brings in modules, which may be interrupted: not with the entry taken
         with self._lock:  # whoever sees the flight finds its pending: a waiter without it could not settle it
             flight = entry.reserve(decide)
             if flight is None:
                 return None
             pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), decide is not None, batch)
             self._pending[flight] = pending
-        self.record.started(dispatcher, entry.key)
+            self.record.count_started()
         return pending
 
-    def result(self, entry: Entry[Types, Any]) -> Any:
+    def result(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None = None) -> Any:
         """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it."""
-        state = entry.snapshot()
-        if state.flight is not None:
+        while True:
+            state = entry.snapshot()
+            if state.value is not None:
+                return state.value
+            if state.error is not None:
+                raise state.error.with_traceback(None)  # it is kept, and must not keep its callers' frames
+            if state.flight is None:  # not asked for yet, or overtaken by recompile(), or interrupted
+                self._ask(dispatcher, entry, return_type)
+                continue
             with self._lock:
                 pending = self._pending.get(state.flight)
             if pending is not None:
                 pending.wait()
                 self.settler().settle(pending)
-            return state.flight.done.result()
-        if state.error is not None:
-            raise state.error
-        if state.value is None:
+            wait([state.flight.done])
+
+    def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
+        if not self.works:
             raise FarmClosed()
-        return state.value
+        pending = self._reserve(dispatcher, entry, return_type, None)
+        if pending is not None:
+            self.settler().hand_over(pending, waited=True)
 
     def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], error: BaseException) -> None:
         if isinstance(error, LiteralsWanted):
             raise error
         if isinstance(error, Degraded) or self.config.on_error is OnError.RAISE:
-            raise error
+            raise error.with_traceback(None)
         unreported = entry.take_unreported_error()
         if unreported is not None:
             text = f"{dispatcher.signature_label(entry.key)} stays in Python: {headline(unreported)}"
@@ -377,7 +398,7 @@ class Farm:
         self._reset()
         self._closed = closed
         self.record.reset_in_child()
-        for dispatcher in list(self._dispatchers):
+        for dispatcher in self._own():
             dispatcher.reset_in_child()
         self._forked_unlocked = unlocked
         if unlocked:

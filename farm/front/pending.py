@@ -55,6 +55,10 @@ class LiteralsWanted(Exception):
         return f"compiled for each value of the arguments at positions {', '.join(map(str, self.positions))}"
 
 
+class Overtaken(Exception):
+    """`recompile()` came before the result: nobody wants it, and whoever waited asks again."""
+
+
 @dataclass(slots=True, eq=False)
 class Pending:
     """One compile on its way. `settled` is guarded by numba's compiler lock."""

@@ -150,7 +150,8 @@ class Profiler:
         self.limits = limits
         # Guards _profiles and _ongoing; held for arithmetic only, and no method here calls out.
         # May be taken while a table entry's lock is held (`Entry.reserve`), so no lock is taken inside it.
-        self._lock = threading.Lock()
+        # Re-entrant, as a collection in here may end a dispatcher, whose finalizer calls `forget`.
+        self._lock = threading.RLock()
         self._profiles: dict[Hashable, FunctionProfile] = {}
         self._ongoing = 0
 
@@ -199,7 +200,7 @@ class Profiler:
 
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here, and nothing runs."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._ongoing = 0
 
     def forget(self, function: Hashable) -> None:

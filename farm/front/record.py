@@ -18,7 +18,6 @@ from farm.reasons import DegradedReason, MissReason
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
     from farm.job.key import CompileKey
-    from farm.port.dispatch import Types
 
 _COUNTED = {Source.WORKER: Count.COMPILED, Source.STORE: Count.LOADED, Source.LOCAL: Count.LOCAL}
 
@@ -38,9 +37,13 @@ class Record:
         self.profiler = Profiler(limits)
         self.listeners = Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
 
-    def started(self, dispatcher: "FarmDispatcher", arguments: "Types") -> None:
+    def count_started(self) -> None:
         """A compile was reserved and is about to be handed over."""
         self.counters.change_pending(1)
+
+    def tell_started(self, pending: Pending) -> None:
+        """It was handed over. Not before: a listener may wait for it."""
+        dispatcher, arguments = pending.dispatcher, pending.entry.key
         if self.listeners.hears:
             from farm.observe import events  # not before anybody listens
 

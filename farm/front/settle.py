@@ -28,7 +28,7 @@ from farm.errors import (
     TimedOut,
     WorkerDied,
 )
-from farm.front.pending import LiteralsWanted, Origin, Pending, Source
+from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
 from farm.front.supply import Supply
@@ -45,7 +45,7 @@ from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
-_NO_FAILURE: Final = (LiteralsWanted, FarmClosed)
+_NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
@@ -67,10 +67,11 @@ class Settler:
         self._on_settled = on_settled
         self.supply: Final = Supply(record)
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        # Guards _installer, _closed and the `load_told` of pendings. Nothing that blocks is done with it held.
+        # Guards _installer, _closed, _ended and the `load_told` of pendings. Nothing that blocks is done with it held.
         self._lock = threading.Lock()
         self._installer: threading.Thread | None = None
         self._closed = False
+        self._ended = False
 
     # -- handing over ----------------------------------------------------------------------------------
 
@@ -107,11 +108,26 @@ class Settler:
         except Exception as error:  # user objects take part in capturing: whatever they raise, the front compiles
             detail = f"{type(error).__name__}: {error}"
             pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, detail))
+        except BaseException:  # Ctrl-C: the caller's, and the compile goes on without the caller
+            if not pending.answer.done() and pending.ticket is None:
+                pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, "interrupted"))
+            self._deliver(pending)
+            raise
         self._deliver(pending)
 
     def _deliver(self, pending: Pending) -> None:
+        """From here on the installer settles it, unless somebody waits for it and comes first."""
+        self._record.tell_started(pending)
         self._run_installer()
-        pending.when_answered(self._arrived.put)
+        pending.when_answered(self._arrive)
+
+    def _arrive(self, pending: Pending) -> None:
+        with self._lock:
+            ended = self._ended
+            if not ended:
+                self._arrived.put(pending)
+        if ended:  # the installer is gone, and with the pool closed the answer came in the asking thread
+            self.settle(pending)
 
     @staticmethod
     def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
@@ -138,37 +154,50 @@ class Settler:
 
     def settle_if_free(self, pending: Pending) -> None:
         """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
-        if pending.answer.done():
-            with compiler_lock_if_free() as free:
-                if free:
-                    self.settle(pending)
+        if not pending.answer.done():
+            return
+        self._prepare(pending)
+        with compiler_lock_if_free() as free:
+            outcome = self._settle_locked(pending) if free else None
+        self._finish(pending, outcome)
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
-        with contextlib.suppress(Exception):  # met again below, where it becomes the pending's error
-            self._prepare(pending)
+        self._prepare(pending)
         with compiler_lock:
-            if pending.settled:
-                return
-            pending.settled = True
-            outcome: Outcome | None = None
-            try:
-                outcome = self._settle_once(pending)
-            finally:
-                if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
-                    self._record.count_ended(pending)
-                    pending.entry.recompile()
-                    self._on_settled(pending)
+            outcome = self._settle_locked(pending)
+        self._finish(pending, outcome)
+
+    def _settle_locked(self, pending: Pending) -> Outcome | None:
+        """With numba's compiler lock held. None if it was settled before."""
+        if pending.settled:
+            return None
+        pending.settled = True
+        outcome: Outcome | None = None
         try:
-            self._tell(pending, outcome)
+            outcome = self._settle_once(pending)
         finally:
-            self._on_settled(pending)
+            if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
+                self._record.count_ended(pending)
+                pending.entry.recompile()
+                self._on_settled(pending)
+        return outcome
+
+    def _finish(self, pending: Pending, outcome: Outcome | None) -> None:
+        """Without any lock: tell the listeners, and complete what waits for the pending."""
+        if outcome is not None:
+            try:
+                self._tell(pending, outcome)
+            finally:
+                self._on_settled(pending)
 
     def _settle_once(self, pending: Pending) -> Outcome:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
             result, origin = self._obtain(pending, pending.answer.result())
+            if pending.flight.overtaken:
+                raise Overtaken()
             result = pending.dispatcher.install(pending.entry.key, result)
         except Exception as error:
             if not isinstance(error, _NO_FAILURE):
@@ -231,8 +260,12 @@ class Settler:
     def _prepare(self, pending: Pending) -> None:
         """Read and unpickle an artifact, without the compiler lock: that may import modules, and wait for others'.
 
-        Two threads may both do it; it is the linking that happens once.
+        Two threads may both do it; it is the linking that happens once. What goes wrong is met again there.
         """
+        with contextlib.suppress(Exception):
+            self._unpack(pending)
+
+    def _unpack(self, pending: Pending) -> None:
         if pending.settled or pending.unpacked is not None or pending.answer.exception() is not None:
             return
         answer = pending.answer.result()
@@ -244,8 +277,7 @@ class Settler:
                 pending.stored = stored
             self._tell_load(pending, stored)
             parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
-            with contextlib.suppress(LoadRefused):  # met again, and told, by whoever settles
-                pending.unpacked = unpack(parts, pending.entry.key)
+            pending.unpacked = unpack(parts, pending.entry.key)
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -296,14 +328,15 @@ class Settler:
     def _run_installer(self) -> None:
         with self._lock:
             if self._installer is None and not self._closed:
-                self._installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                self._installer.start()
+                installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
+                installer.start()
+                self._installer = installer
 
     def _install_arrivals(self) -> None:
         while (pending := self._arrived.get()) is not None:
             try:
                 self.settle(pending)
-            except Exception:  # a defect of the farm: the other pendings still want to be installed
+            except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
                 LOG.exception("installing %s failed", pending.label)
 
     def close(self, grace_s: float) -> None:
@@ -312,7 +345,9 @@ class Settler:
             self._closed = True
             installer = self._installer
         self.supply.close(grace_s)
-        self._arrived.put(None)
+        with self._lock:
+            self._ended = True
+            self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
 
