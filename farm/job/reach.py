@@ -354,6 +354,7 @@ class _Walk:
         entries = []
         for name in wanted:
             value = held[name]
+            self.in_module = self.in_module or describe.is_with_context(value)
             if not name.startswith("__") and self._is_variable(value):
                 entries.append((name, self.node(value, f"{path}.{name}")))
         return ("installed", module.__name__, version, tuple(entries))

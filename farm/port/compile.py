@@ -92,7 +92,8 @@ def take_apart(result: Any, symbol_base: int) -> Parts:
 def _refuse_what_cannot_travel(result: Any) -> None:
     if result.objectmode:
         raise NotShippable(RefusalReason.OBJECT_MODE, result.fndesc.qualname)
-    if not all(lifted.can_cache for lifted in result.lifted):
+    # `with parallel_chunksize(...)` leaves a None: it lifts nothing.
+    if not all(lifted.can_cache for lifted in result.lifted if lifted is not None):
         raise NotShippable(RefusalReason.LIFTED_LOOPS, result.fndesc.qualname)
     if result.library.has_dynamic_globals:
         raise NotShippable(RefusalReason.DYNAMIC_GLOBALS, result.fndesc.qualname)

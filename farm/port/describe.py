@@ -111,6 +111,11 @@ def _frozen(kernel: Any) -> tuple[object, ...]:
     return tuple(one.value for one in assigned if isinstance(one, (numba_ir.Global, numba_ir.FreeVar, numba_ir.Const)))
 
 
+def is_with_context(obj: object) -> bool:
+    """Whether the object begins a block that numba compiles in its own way: objmode and its kin."""
+    return isinstance(obj, WithContext)
+
+
 def jitclass_of(kind: Any) -> Any | None:
     """The jitclass whose type this is, from the module that its methods were written in; None if it is not there."""
     functions = [method.py_func for method in kind.jit_methods.values()]
