@@ -11,6 +11,7 @@ cannot make files that belong to us.
 
 import errno
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,15 +58,15 @@ class Rule:
             raise StoreRefused(str(path), "it is not a directory", "move it away or set another directory")
         mode = stat.S_IMODE(status.st_mode)
         if not self._owner_is_fine(status, self.private):
-            remedy = f"run: chown {os.getuid()} {path}"
+            remedy = _remedy(path, f"chown {os.getuid()} {path}")
             raise StoreRefused(str(path), f"it belongs to user {status.st_uid}", remedy)
         if self.private and self.gid is None and mode & 0o077:
-            raise StoreRefused(str(path), f"its mode is {mode:04o}, not 0700", f"run: chmod 700 {path}")
+            raise StoreRefused(str(path), f"its mode is {mode:04o}, not 0700", _remedy(path, f"chmod 700 {path}"))
         if self.private and self.gid is not None and (mode & 0o007 or status.st_gid != self.gid):
-            remedy = f"run: chgrp {self.gid} {path} && chmod 2770 {path}"
+            remedy = _remedy(path, f"chgrp {self.gid} {path} && chmod 2770 {path}")
             raise StoreRefused(str(path), f"its group is {status.st_gid} and its mode {mode:04o}", remedy)
         if not self.private and mode & 0o022:
-            remedy = f"run: chmod go-w {path}"
+            remedy = _remedy(path, f"chmod go-w {path}")
             raise StoreRefused(str(path), f"its mode is {mode:04o}: others can write to it", remedy)
 
     def open_file(self, path: Path) -> int | Miss:
@@ -99,3 +100,14 @@ class Rule:
         if self.gid is not None:
             return status.st_gid == self.gid or status.st_uid == own
         return status.st_uid == own or (status.st_uid == 0 and not strictly_own)
+
+
+def _remedy(path: Path, command: str) -> str:
+    """What to do about a refused directory. Nobody should be told to change the modes of /etc or /tmp."""
+    try:
+        names = os.listdir(path)
+    except OSError:
+        names = ["?"]
+    if names and not any(re.fullmatch(r"v\d+", name) for name in names):
+        return "it holds other things than a cache: set FARM_CACHE_DIR to a directory of your own"
+    return f"run: {command}"

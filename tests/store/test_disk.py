@@ -416,3 +416,14 @@ def test_temporary_files_of_one_process_are_removed(root: Path, make: Make) -> N
     assert sorted(os.listdir(temporary)) == sorted(names[2:])
     for name in names[2:]:
         (temporary / name).unlink()
+
+
+def test_nobody_is_told_to_change_the_mode_of_a_directory_that_is_no_cache(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(StoreRefused, match="run: chmod 700"):
+        DiskStore(shared)
+    (shared / "somebody's file").touch()
+    with pytest.raises(StoreRefused, match="directory of your own"):
+        DiskStore(shared)
