@@ -141,15 +141,13 @@ def test_racing_first_calls_of_many_threads_make_one_job(barn: farm.Farm) -> Non
 def test_calls_of_a_pending_signature_are_all_counted(barn: farm.Farm) -> None:
     """Most of them take the shortcut, which asks nobody."""
     function = farm.njit(fifth_power, farm=barn)
-    calls = 0
+    in_python = calls = 0
     while state(function, BIG) is not CompileState.COMPILED and calls < 10**7:
-        function(BIG)
+        in_python += function(BIG) == BIG**5  # the last ones may be answered by machine code just installed
         calls += 1
     assert function.wait(60)
-    counted = barn.stats().fallback_calls
-    assert calls - 1 <= counted <= calls
-    profile = barn.record.profiler.profile(function.identity)
-    assert profile.execution_count >= counted
+    assert barn.stats().fallback_calls == in_python > 0
+    assert barn.record.profiler.profile(function.identity).execution_count == calls
 
 
 def test_limits_hold_for_compiles_and_not_for_loads(tmp_path: Path) -> None:
