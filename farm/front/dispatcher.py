@@ -85,8 +85,11 @@ class FarmDispatcher(HookedDispatcher):
         self._differs: tuple[str | None] | None = None
         self._megamorphic_told = False
         self._tallies: dict[Types, list[tuple[bytes, Tally]]] = {}
+        self._dropped: list[Tally] = []
+        """Of shortcuts that are gone: a thread that had found one just before may count in it just after."""
         self._literal_positions: dict[Types, tuple[int, ...]] = {}
-        # Guards _megamorphic_told, _tallies and the adding to numba's `shortcuts`. Nothing is called with it held.
+        # Guards _megamorphic_told, _tallies, _dropped and the adding to numba's `shortcuts`. Nothing is called with
+        # it held.
         self._lock = threading.Lock()
 
     def types_label(self, arguments: Types) -> str:
@@ -241,12 +244,14 @@ class FarmDispatcher(HookedDispatcher):
             gone = self._tallies.pop(arguments, [])
             for mark, _ in gone:
                 del self.shortcuts[mark]
+            self._dropped += [tally for _, tally in gone]
         self.farm().record.calls_by_shortcut(self, sum(tally.drain() for _, tally in gone))
 
     def drain_shortcuts(self) -> int:
         """How many calls took a shortcut since this was asked last."""
         with self._lock:
-            return sum(tally.drain() for marks in self._tallies.values() for _, tally in marks)
+            taken = [tally for marks in self._tallies.values() for _, tally in marks]
+            return sum(tally.drain() for tally in (*taken, *self._dropped))
 
     # -- what the farm does here -------------------------------------------------------------------------
 
