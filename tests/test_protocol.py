@@ -147,8 +147,8 @@ def test_calls_of_a_pending_signature_are_all_counted(barn: farm.Farm) -> None:
         calls += 1
     assert function.wait(60)
     assert barn.stats().fallback_calls == in_python > 0
-    # The last call may have been answered by what was published during it, without asking.
-    assert calls - 1 <= barn.record.profiler.profile(function.identity).execution_count <= calls
+    # The rest ran machine code: counted on probation, and by nobody once numba's C code answers them.
+    assert in_python <= barn.record.profiler.profile(function.identity).execution_count <= calls
 
 
 def test_limits_hold_for_compiles_and_not_for_loads(tmp_path: Path) -> None:
