@@ -40,7 +40,7 @@ from farm.pool.task import Order
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
-from farm.port.load import LoadRefused, link, unpack
+from farm.port.load import LoadRefused, Unpacked, link, unpack
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
@@ -276,8 +276,7 @@ class Settler:
             if pending.stored is None:
                 pending.stored = stored
             self._tell_load(pending, stored)
-            parts = Parts(dict(stored.meta), stored.code, b"", stored.environment)
-            pending.unpacked = unpack(parts, pending.entry.key)
+            pending.unpacked = _unpacked(pending, stored)
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -302,9 +301,7 @@ class Settler:
             )
         started = time.perf_counter()
         try:
-            unpacked = pending.unpacked or unpack(
-                Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key
-            )
+            unpacked = pending.unpacked or _unpacked(pending, stored)
             result = link(unpacked, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
@@ -350,6 +347,11 @@ class Settler:
             self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
+
+
+def _unpacked(pending: Pending, stored: Stored) -> Unpacked:
+    """Without the bitcode, which is read when something links the function."""
+    return unpack(Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key)
 
 
 def _loss(label: str, answer: wire.Died | wire.TimedOut | wire.OutOfMemory) -> JobLost:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
-from numba.core.errors import ForceLiteralArg, NumbaError, NumbaWarning
+from numba.core.errors import ForceLiteralArg, NumbaWarning
 
 
 def pack(error: BaseException) -> bytes | None:
@@ -26,11 +26,6 @@ def unpack(data: bytes) -> BaseException | None:
     except Exception:  # see pack
         return None
     return error if isinstance(error, BaseException) else None
-
-
-def is_numbas(error: BaseException) -> bool:
-    """Whether numba says that the function does not compile, as opposed to an accident."""
-    return isinstance(error, NumbaError)
 
 
 def headline(error: BaseException) -> str:

@@ -25,6 +25,23 @@ CALL_STUB = """
     def f(x): return module.stub(x)
     print(f(1))
 """
+NUMBA_TYPE = """
+    from numba import types
+    class Base(types.Type):
+        SCALE = {scale}
+        def __init__(self): super().__init__(name="Base")
+    from numba.extending import overload, typeof_impl, register_model, models, unbox, NativeValue
+    class Thing: pass
+    kind = Base()
+    typeof_impl.register(Thing)(lambda value, context: kind)
+    register_model(Base)(models.OpaqueModel)
+    unbox(Base)(lambda typ, obj, c: NativeValue(c.context.get_dummy_value()))
+    def stub(x): pass
+    @overload(stub)
+    def _(x):
+        k = x.SCALE
+        return lambda x: k
+"""
 EDITS: dict[str, tuple[str, str, str, tuple[str, str]]] = {
     "a class attribute that an overload reads": (
         OVERLOAD.format(n=1, read="Cfg.N"),
@@ -88,25 +105,9 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, str]]] = {
         """,
         ("one", "two"),
     ),
-    "a field in the base of a data model": (
-        """
-    from numba import types
-    class Base(types.Type):
-        SCALE = 3
-        def __init__(self): super().__init__(name="Base")
-    from numba.extending import overload, typeof_impl, register_model, models, unbox, NativeValue
-    class Thing: pass
-    kind = Base()
-    typeof_impl.register(Thing)(lambda value, context: kind)
-    register_model(Base)(models.OpaqueModel)
-    unbox(Base)(lambda typ, obj, c: NativeValue(c.context.get_dummy_value()))
-    def stub(x): pass
-    @overload(stub)
-    def _(x):
-        k = x.SCALE
-        return lambda x: k
-        """,
-        "",
+    "a class attribute of a numba type": (
+        NUMBA_TYPE.format(scale=3),
+        NUMBA_TYPE.format(scale=4),
         """
         import module
         @farm.njit(mode="strict")
@@ -116,9 +117,6 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, str]]] = {
         ("3", "4"),
     ),
 }
-before, _, *rest = EDITS["a field in the base of a data model"]
-EDITS["a class attribute of a numba type"] = (before, before.replace("SCALE = 3", "SCALE = 4"), rest[0], rest[1])
-del EDITS["a field in the base of a data model"]
 
 
 @pytest.mark.parametrize("edit", EDITS)
