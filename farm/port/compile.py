@@ -6,9 +6,10 @@ travel, raises NotShippable with its reason. It never warns and never guesses.
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from numba.core import serialize
+from numba.core import event, serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
 from numba.core.errors import ForceLiteralArg
@@ -16,6 +17,7 @@ from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable
 from farm.port import elf, standin
+from farm.port.metadata import to_plain
 from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
 
@@ -29,8 +31,8 @@ class Parts:
     Parameters
     ----------
     meta
-        JSON-able: library name, defined and undefined symbols, symbol base, required CPU features, and
-        the classes that the code and the environment name (`standin.references`).
+        JSON-able: library name, defined and undefined symbols, symbol base, required CPU features, the classes
+        that the code and the environment name (`standin.references`), and numba's metadata (`port.metadata`).
     code
         The native object file.
     bitcode
@@ -53,16 +55,25 @@ def compile_signature(
     `flags_of_caller` are those of the compile that asked for it (`target.caller_flags`), so that the
     inherited flags are the ones it would have had there. numba's own exceptions pass through.
     """
+    timers: dict[str, float] = {}  # as numba's own `compile` has them
     # The counter is how numba's type inference recognises a call of the function to itself; the registration is
     # how it finds the function where its name is not bound yet, as with explicit signatures at decoration.
-    with global_compiler_lock, dispatcher._compiling_counter, register_dispatcher(dispatcher):
+    with (
+        event.install_timer("numba:compiler_lock", partial(timers.__setitem__, "compiler_lock")),
+        event.install_timer("numba:llvm_lock", partial(timers.__setitem__, "llvm_lock")),
+        global_compiler_lock,
+        dispatcher._compiling_counter,
+        register_dispatcher(dispatcher),
+    ):
         base = renew_symbol_names()
         try:
             with inherited_flags(flags_of_caller):
-                return dispatcher._compiler.compile(arguments, return_type), base
+                result = dispatcher._compiler.compile(arguments, return_type)
         except ForceLiteralArg as request:
             fold = dispatcher._compiler.fold_argument_types
             raise request.bind_fold_arguments(lambda args, kws: fold(args, kws)[1]) from None
+    result.metadata["timers"] = timers
+    return result, base
 
 
 def take_apart(result: Any, symbol_base: int) -> Parts:
@@ -85,6 +96,7 @@ def take_apart(result: Any, symbol_base: int) -> Parts:
         "symbol_base": symbol_base,
         "target": target(),
         "classes": standin.references(code, environment),
+        "metadata": to_plain(result.metadata or {}),
     }
     return Parts(meta, code, bitcode, environment)
 

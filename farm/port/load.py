@@ -30,6 +30,7 @@ from numba.core.runtime import rtsys
 from farm.errors import NotShippable
 from farm.port import standin
 from farm.port.compile import Parts
+from farm.port.metadata import from_plain
 from farm.port.target import missing_features
 from farm.reasons import MissReason, RefusalReason
 
@@ -65,6 +66,7 @@ class LoadedLibrary(JITCodeLibrary):
         self._code = code
         self.enable_object_caching()
         self._set_compiled_object(code)
+        self._disable_inspection = False  # it warns that what it shows is empty, and here it is not
 
     def _finalize_final_module(self) -> None:
         """numba's own, without its five scans of the module: this one is empty, the object code holds everything.
@@ -83,6 +85,18 @@ class LoadedLibrary(JITCodeLibrary):
         if self._shared_module is None:
             self._shared_module = llvm.parse_bitcode(self._bitcode())
         return self._shared_module
+
+    def get_function(self, name: str) -> Any:
+        return self._get_module_for_linking().get_function(name)
+
+    def get_llvm_str(self) -> str:
+        """The text of the bitcode: what numba shows, but that its functions are marked for linking elsewhere."""
+        return str(self._get_module_for_linking())
+
+    def get_asm_str(self) -> str:
+        """Assembly made anew from the bitcode, by the code generator of this process."""
+        # a copy: making code prepares the module for it, and others link this one
+        return str(self._codegen._tm.emit_assembly(self._get_module_for_linking().clone()))
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         return self.name, "object", (self._code, self._bitcode())
@@ -172,6 +186,7 @@ def load_for_linking(parts: Parts, arguments: tuple[Any, ...], own_globals: dict
             context,
             state,
             library,
+            metadata=None,
             entry_point=object(),  # lowering knows a callee by it, and nobody calls it
             environment=_bind(state["environment"], own_globals),
             referenced=[_bind(env, None) for env in state["referenced"]],
@@ -227,6 +242,7 @@ def _link(
         context,
         state,
         library,
+        metadata=from_plain(parts.meta.get("metadata", {})),
         entry_point=entry_point,
         environment=environment,
         referenced=referenced,
@@ -256,6 +272,7 @@ def _result(
     state: dict[str, Any],
     library: LoadedLibrary,
     *,
+    metadata: dict[str, Any] | None,
     entry_point: Any,
     environment: Environment,
     referenced: list[Environment],
@@ -273,7 +290,7 @@ def _result(
         library=library,
         call_helper=None,
         environment=environment,
-        metadata=None,
+        metadata=metadata,
         reload_init=state["reload_init"],
         referenced_envs=referenced,
     )

@@ -51,6 +51,28 @@ def test_submit_gives_a_future_of_the_status(barn: farm.Farm) -> None:
     assert function.submit((types.int64,)).result(1) == status
 
 
+def spread(a):
+    total = 0
+    for i in numba.prange(a):
+        total += i
+    return total
+
+
+def test_what_a_worker_compiled_can_be_inspected_as_with_numba(
+    barn: farm.Farm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = farm.njit(spread, farm=barn, parallel=True)
+    assert function.compile("int64(int64)")(4) == 6
+    (metadata,) = function.get_metadata().values()
+    assert metadata["timers"]["compiler_lock"] > 0
+    assert any(times.run > 0 for times in metadata["pipeline_times"]["nopython"].values())
+    function.parallel_diagnostics(level=1)
+    assert "Parallel loop listing for  Function spread" in capsys.readouterr().out
+    symbol = function.overloads[types.int64,].fndesc.mangled_name
+    (assembly,) = function.inspect_asm().values()
+    assert symbol in assembly
+
+
 def test_submit_of_what_cannot_compile_gives_numbas_error(barn: farm.Farm) -> None:
     future = farm.njit(impossible, farm=barn).submit("(int64,)")
     with pytest.raises(numba.TypingError, match="no_such_attribute"):
