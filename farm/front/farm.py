@@ -143,9 +143,8 @@ class Farm:
         for pending in waited:
             pending.note_wait()
         for pending in waited:
-            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
+            if not self.settler().wait(pending, None if end is None else max(0.0, end - time.monotonic())):
                 return False
-            self.settler().settle(pending)
         return True
 
     def close(self, grace_s: float | None = None) -> None:
@@ -344,8 +343,7 @@ class Farm:
             with self._lock:
                 pending = self._pending.get(state.flight)
             if pending is not None:
-                pending.wait()
-                self.settler().settle(pending)
+                self.settler().wait(pending)
             wait([state.flight.done])
 
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from farm.front.status import Status
     from farm.job.key import CompileKey
     from farm.job.messages import FinalAnswer
+    from farm.pool.task import Order
     from farm.pool.ticket import Ticket
     from farm.port.dispatch import Types
     from farm.port.load import Unpacked
@@ -72,11 +73,16 @@ class Pending:
     """Whether it holds a slot of the limit on running compiles."""
     batch: bool
     answer: "Future[FinalAnswer]" = field(default_factory=Future)
+    """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
     key: "CompileKey | None" = None
     """None for what has no key: it compiles in this process."""
     stored: "Stored | None" = None
     """The artifact, if the store had it before a job was made."""
     ticket: "Ticket | None" = None
+    order: "Order | None" = None
+    """What was asked of the pool, for as long as it may be asked once more. Guarded by the settler's lock."""
+    waited: bool = False
+    """Whether anybody has begun to wait for it."""
     unpacked: "Unpacked | None" = None
     """The artifact ready to be linked; any thread may have prepared it."""
     load_told: bool = False
@@ -93,14 +99,16 @@ class Pending:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until there is an answer, whatever it says; False if the time passed first."""
         self.note_wait()
+        answer = self.answer
         try:
-            self.answer.exception(timeout_s)
+            answer.exception(timeout_s)
         except NoAnswer:
-            return self.answer.done()
+            return answer.done()
         return True
 
     def note_wait(self) -> None:
         """Somebody waits: the job moves to the front of the queue, and off a niced worker."""
+        self.waited = True
         if self.ticket is not None:
             self.ticket.note_wait()
 

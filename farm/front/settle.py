@@ -15,6 +15,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final
 
 from farm.config import Config
@@ -37,6 +39,7 @@ from farm.job.functor import CompileFunctor, make_functor
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
 from farm.pool.task import Order
+from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
@@ -146,9 +149,37 @@ class Settler:
             config.cache_size_max_bytes,
             config.shared_group,
         )
-        job = wire.Job(functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
-        pending.ticket = self.supply.pool(config).submit(job, waited=waited, batch=pending.batch)
-        pending.ticket.future.add_done_callback(lambda done: pending.answer.set_result(done.result()))
+        pending.order, answer = order, pending.answer
+        pending.ticket = self._ticket(pending, order, waited=waited)
+        pending.ticket.future.add_done_callback(lambda done: answer.set_result(done.result()))
+
+    def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
+        config = self._config()
+        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
+        return self.supply.pool(config).submit(job, waited=waited, batch=pending.batch)
+
+    def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
+        """The artifact that a worker answered with is not to be found here: have it sent over the pipe, once.
+
+        It was trimmed, or removed, or this process does not see the directory as the worker does.
+        """
+        with self._lock:
+            order, pending.order = pending.order, None
+            if order is None or pending.settled:
+                return
+            answer: Future[wire.FinalAnswer] = Future()
+            pending.answer = answer
+        try:
+            ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
+            pending.ticket = ticket
+            ticket.future.add_done_callback(lambda done: answer.set_result(_with_bytes(built, done.result())))
+            if pending.waited:  # since a moment ago, perhaps
+                ticket.note_wait()
+        except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
+            answer.set_result(built)
+            raise
+        finally:
+            pending.when_answered(self._arrive)
 
     # -- settling --------------------------------------------------------------------------------------
 
@@ -161,21 +192,34 @@ class Settler:
             outcome = self._settle_locked(pending) if free else None
         self._finish(pending, outcome)
 
+    def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
+        """Wait for the answer and settle; False if the time passed before there was one."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while not pending.settled:
+            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
+                return False
+            self.settle(pending)
+        return True
+
     def settle(self, pending: Pending) -> None:
-        """Turn the answer into an installed result or an error, once. Called without any lock of the farm."""
+        """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
+
+        Not yet, if the answer names an artifact that is not there: then there will be another answer.
+        """
         self._prepare(pending)
         with compiler_lock:
             outcome = self._settle_locked(pending)
         self._finish(pending, outcome)
 
     def _settle_locked(self, pending: Pending) -> Outcome | None:
-        """With numba's compiler lock held. None if it was settled before."""
-        if pending.settled:
+        """With numba's compiler lock held. None if it was settled before, or waits for another answer."""
+        answer = pending.answer
+        if pending.settled or not answer.done():
             return None
         pending.settled = True
         outcome: Outcome | None = None
         try:
-            outcome = self._settle_once(pending)
+            outcome = self._settle_once(pending, answer)
         finally:
             if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
                 self._record.count_ended(pending)
@@ -191,11 +235,11 @@ class Settler:
             finally:
                 self._on_settled(pending)
 
-    def _settle_once(self, pending: Pending) -> Outcome:
+    def _settle_once(self, pending: Pending, answer: "Future[wire.FinalAnswer]") -> Outcome:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
-            result, origin = self._obtain(pending, pending.answer.result())
+            result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
                 raise Overtaken()
             result = pending.dispatcher.install(pending.entry.key, result)
@@ -266,17 +310,20 @@ class Settler:
             self._unpack(pending)
 
     def _unpack(self, pending: Pending) -> None:
-        if pending.settled or pending.unpacked is not None or pending.answer.exception() is not None:
+        answer = pending.answer
+        if pending.settled or pending.unpacked is not None or not answer.done() or answer.exception() is not None:
             return
-        answer = pending.answer.result()
-        if not isinstance(answer, wire.Built):
+        built = answer.result()
+        if not isinstance(built, wire.Built):
             return
-        stored = pending.stored or self._fetch(answer)
-        if isinstance(stored, Stored):
-            if pending.stored is None:
-                pending.stored = stored
-            self._tell_load(pending, stored)
-            pending.unpacked = _unpacked(pending, stored)
+        stored = pending.stored or self._fetch(built)
+        if not isinstance(stored, Stored):
+            self._ask_for_bytes(pending, built)
+            return
+        if pending.stored is None:
+            pending.stored = stored
+        self._tell_load(pending, stored)
+        pending.unpacked = _unpacked(pending, stored)
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -347,6 +394,19 @@ class Settler:
             self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
+
+
+def _with_bytes(built: wire.Built, again: wire.FinalAnswer) -> wire.FinalAnswer:
+    """The first answer, with what the second brought."""
+    if not isinstance(again, wire.Built):
+        return again
+    return replace(
+        built,
+        inline=again.inline,
+        nested=(*built.nested, *again.nested),
+        degraded=(*built.degraded, *again.degraded),
+        misses=(*built.misses, *again.misses),
+    )
 
 
 def _unpacked(pending: Pending, stored: Stored) -> Unpacked:

@@ -24,7 +24,7 @@ from farm.port import failure
 from farm.port.compile import Parts
 from farm.port.library import forget, serving
 from farm.reasons import DegradedReason, MissReason, RefusalReason
-from farm.store.artifact import Miss, encode
+from farm.store.artifact import Artifact, Miss, Stored, encode
 from farm.store.disk import SIZE_MAX_BYTES, DiskStore, StoreUnwritable
 from farm.store.lock import LockOutcome
 
@@ -49,6 +49,8 @@ class Order:
         Publish nothing. Callees are still looked up.
     lower, size_max_bytes, group
         As `DiskStore` takes them.
+    inline
+        Send the artifact over the pipe, wherever else it is: the front did not find it.
     """
 
     functor: CompileFunctor
@@ -57,6 +59,7 @@ class Order:
     lower: tuple[Path, ...] = ()
     size_max_bytes: int = SIZE_MAX_BYTES
     group: str | None = None
+    inline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _compile_order(order: Order) -> WorkerAnswer:
         library.store = _open(order)
     except (StoreRefused, OSError) as problem:
         library.degraded.update((_told(problem), (DegradedReason.DELIVERED_INLINE, order.functor.key.hex)))
-    answer = _settle(rebuilt, order.functor.key, library)
+    answer = _settle(rebuilt, order, library)
     if isinstance(answer, Failed) and answer.literal_args is None and library.served:
         answer, library = _compile_alone(order, library)
     if not isinstance(answer, Built):
@@ -122,7 +125,7 @@ def _compile_alone(order: Order, library: StoreLibrary) -> tuple[WorkerAnswer, S
     """Compile without the library what failed with callees from it: an artifact must not be the reason."""
     alone = StoreLibrary(None)
     forget()
-    answer = _compile(order.functor.rebuild(), order.functor.key, alone)
+    answer = _compile(order.functor.rebuild(), order, alone)
     forget()
     if isinstance(answer, Built):
         library.misses[MissReason.LOAD_FAILED] += 1
@@ -158,11 +161,11 @@ def _open(order: Order) -> DiskStore | None:
     )
 
 
-def _settle(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> WorkerAnswer:
-    store = library.store
+def _settle(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnswer:
+    store, key = library.store, order.functor.key
     if store is None or store.readonly:
-        return _compile(rebuilt, key, library)
-    found = _look(store, key, library)
+        return _compile(rebuilt, order, library)
+    found = _look(store, order, library)
     if found is not None:
         _busy_since.pop(key, None)
         return found
@@ -173,20 +176,27 @@ def _settle(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> WorkerA
                 return Busy(key)
             library.degraded[DegradedReason.LOCK_TIMED_OUT] = key.hex
         _busy_since.pop(key, None)
-        return _look(store, key, library) or _compile(rebuilt, key, library)
+        return _look(store, order, library) or _compile(rebuilt, order, library)
 
 
-def _look(store: DiskStore, key: CompileKey, library: StoreLibrary) -> Built | None:
+def _look(store: DiskStore, order: Order, library: StoreLibrary) -> Built | None:
     # Read, not only seen: the front was here before, and a file that it found bad must not send it back there.
-    found = store.get(key)
-    if not isinstance(found, Miss):
-        return Built(key, Origin.STORE, 0.0, 0)
-    if found.reason is not MissReason.ABSENT:
-        library.misses[found.reason] += 1
+    key = order.functor.key
+    found: Stored | Artifact | Miss = store.get(key)
+    if order.inline and isinstance(found, Stored):
+        found = found.artifact()
+    match found:
+        case Artifact():
+            degraded = ((DegradedReason.DELIVERED_INLINE, key.hex),)
+            return Built(key, Origin.STORE, 0.0, 0, inline=encode(found), degraded=degraded)
+        case Stored():
+            return Built(key, Origin.STORE, 0.0, 0)
+        case Miss(reason) if reason is not MissReason.ABSENT:
+            library.misses[reason] += 1
     return None
 
 
-def _compile(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> WorkerAnswer:
+def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnswer:
     started = time.perf_counter()
     with failure.numba_warnings() as caught, serving(library):
         try:
@@ -198,7 +208,7 @@ def _compile(rebuilt: Rebuilt, key: CompileKey, library: StoreLibrary) -> Worker
                 return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, f"{type(error).__name__}: {error}")
             return _failed(error, caught)
     seconds = time.perf_counter() - started
-    return _publish(parts, key, library.store, seconds, _reissued(caught))
+    return _publish(parts, order, library.store, seconds, _reissued(caught))
 
 
 def _failed(error: Exception, caught: list[object]) -> Failed:
@@ -208,18 +218,24 @@ def _failed(error: Exception, caught: list[object]) -> Failed:
 
 
 def _publish(
-    parts: Parts, key: CompileKey, store: DiskStore | None, seconds: float, warnings: tuple[ReissuedWarning, ...]
+    parts: Parts, order: Order, store: DiskStore | None, seconds: float, warnings: tuple[ReissuedWarning, ...]
 ) -> Built:
+    key = order.functor.key
     artifact = as_artifact(key, parts, seconds)
     data = encode(artifact)
+    inline, degraded = order.inline, list[tuple[DegradedReason, str]]()
     if store is None or store.readonly:
-        return Built(key, Origin.COMPILED, seconds, len(data), inline=data, warnings=warnings)
-    try:
-        store.put(artifact)
-    except StoreUnwritable as problem:
-        degraded = ((problem.reason, str(problem)), (DegradedReason.DELIVERED_INLINE, key.hex))
-        return Built(key, Origin.COMPILED, seconds, len(data), inline=data, warnings=warnings, degraded=degraded)
-    return Built(key, Origin.COMPILED, seconds, len(data), warnings=warnings)
+        inline = True
+    else:
+        try:
+            store.put(artifact)
+        except StoreUnwritable as problem:
+            inline = True
+            degraded.append((problem.reason, str(problem)))
+        if inline:
+            degraded.append((DegradedReason.DELIVERED_INLINE, key.hex))
+    sent = data if inline else None
+    return Built(key, Origin.COMPILED, seconds, len(data), inline=sent, warnings=warnings, degraded=tuple(degraded))
 
 
 def _reissued(caught: list[object]) -> tuple[ReissuedWarning, ...]:
