@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from farm.config import Config
 from farm.errors import (
@@ -50,6 +50,7 @@ from farm.store.artifact import Miss, Stored, decode
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
+AnswerFuture: TypeAlias = "Future[wire.FinalAnswer]"
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
@@ -167,7 +168,7 @@ class Settler:
             order, pending.order = pending.order, None
             if order is None or pending.settled:
                 return
-            answer: Future[wire.FinalAnswer] = Future()
+            answer: AnswerFuture = Future()
             pending.answer = answer
         try:
             ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
@@ -187,9 +188,9 @@ class Settler:
         """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
         if not pending.answer.done():
             return
-        self._prepare(pending)
+        answer = self._prepare(pending)
         with compiler_lock_if_free() as free:
-            outcome = self._settle_locked(pending) if free else None
+            outcome = self._settle_locked(pending, answer) if free else None
         self._finish(pending, outcome)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
@@ -206,15 +207,14 @@ class Settler:
 
         Not yet, if the answer names an artifact that is not there: then there will be another answer.
         """
-        self._prepare(pending)
+        answer = self._prepare(pending)
         with compiler_lock:
-            outcome = self._settle_locked(pending)
+            outcome = self._settle_locked(pending, answer)
         self._finish(pending, outcome)
 
-    def _settle_locked(self, pending: Pending) -> Outcome | None:
-        """With numba's compiler lock held. None if it was settled before, or waits for another answer."""
-        answer = pending.answer
-        if pending.settled or not answer.done():
+    def _settle_locked(self, pending: Pending, answer: AnswerFuture) -> Outcome | None:
+        """With numba's compiler lock held. None if it was settled before, or another answer took this place."""
+        if pending.settled or answer is not pending.answer or not answer.done():
             return None
         pending.settled = True
         outcome: Outcome | None = None
@@ -235,7 +235,7 @@ class Settler:
             finally:
                 self._on_settled(pending)
 
-    def _settle_once(self, pending: Pending, answer: "Future[wire.FinalAnswer]") -> Outcome:
+    def _settle_once(self, pending: Pending, answer: AnswerFuture) -> Outcome:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
@@ -301,16 +301,18 @@ class Settler:
             raise LiteralsWanted(positions) from None
         return result
 
-    def _prepare(self, pending: Pending) -> None:
+    def _prepare(self, pending: Pending) -> AnswerFuture:
         """Read and unpickle an artifact, without the compiler lock: that may import modules, and wait for others'.
 
-        Two threads may both do it; it is the linking that happens once. What goes wrong is met again there.
+        Gives the answer that it looked at. Two threads may both do it; it is the linking that happens once. What goes
+        wrong is met again there.
         """
-        with contextlib.suppress(Exception):
-            self._unpack(pending)
-
-    def _unpack(self, pending: Pending) -> None:
         answer = pending.answer
+        with contextlib.suppress(Exception):
+            self._unpack(pending, answer)
+        return answer
+
+    def _unpack(self, pending: Pending, answer: AnswerFuture) -> None:
         if pending.settled or pending.unpacked is not None or not answer.done() or answer.exception() is not None:
             return
         built = answer.result()

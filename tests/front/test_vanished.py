@@ -26,7 +26,7 @@ def barn(tmp_path: Path) -> Iterator[farm.Farm]:
 
 def remove(barn: farm.Farm) -> None:
     for file in barn.config.cache_dir.glob("v1/??/*.farm"):
-        file.unlink()
+        file.unlink(missing_ok=True)
 
 
 @pytest.fixture(params=["removed", "hidden"])
