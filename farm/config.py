@@ -404,8 +404,11 @@ PARSERS: Final[Mapping[str, Parser]] = {
 }
 
 
-def worker_environment() -> dict[str, str]:
-    """This process's environment for the foreman: single-threaded libraries, so that forking is safe there, and the
-    farm off: a module of the user that a worker imports must not start a farm of its own."""
+def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment for the foreman, with these variables set.
+
+    Single-threaded libraries, so that forking is safe there, and the farm off: a module of the user that a worker
+    imports must not start a farm of its own.
+    """
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return {**os.environ, **single, "FARM_ENABLED": "0"}
+    return {**os.environ, **more, **single, "FARM_ENABLED": "0"}

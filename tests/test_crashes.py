@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 import farm
+from farm.store.disk import _host
 
 ROOT = Path(__file__).parent.parent
 COMPILING_CPU_S = 0.3
@@ -173,6 +174,26 @@ def test_a_worker_that_crashes_in_mid_compile_is_retried(barn: farm.Farm, tmp_pa
     assert all_compiled(barn, function)
 
 
+def quick(a):
+    return a + 1
+
+
+def test_what_a_dead_worker_was_writing_is_removed_with_the_next_job(barn: farm.Farm, tmp_path: Path) -> None:
+    function = ask(barn, tmp_path)
+    victim, other = compiling(os.getpid())
+    half, whole = (
+        barn.config.cache_dir / f"v1/tmp/{_host()}-{pid}-0123456789abcdef" for pid in (victim.pid, other.pid)
+    )
+    half.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    half.write_bytes(b"half an artifact")
+    whole.write_bytes(b"what a living worker writes")
+    victim.kill()
+    assert all_compiled(barn, function)
+    assert half.exists()
+    farm.njit(quick, farm=barn).compile("int64(int64)")
+    assert not half.exists() and whole.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_foreman_killed_in_mid_compile_costs_time_only(barn: farm.Farm, tmp_path: Path, number: int) -> None:
     function = ask(barn, tmp_path)
@@ -203,12 +224,13 @@ def test_closing_is_harmless_in_any_order(tmp_path: Path) -> None:
         atexit.register(lambda: (barn.close(), pool.close(), print("closed again", flush=True)))
         import farm
         import numpy as np
+        from farm.port import target
         from slow import slow
         barn = farm.Farm(**SETTINGS, exit_grace_s=0.1)
         function = farm.njit(slow, farm=barn)
         function(np.ones(3))
         atexit.register(lambda: (barn.close(), barn.close()))
-        pool = barn.settler().supply.pool(barn.config)
+        pool = barn.settler().supply.pool(barn.config, target.settings())
         pool.close(0)
         pool.close(0)
         function(np.ones(3, np.float32))

@@ -26,7 +26,7 @@ from farm.observe.listeners import Listener, set_level
 from farm.observe.stats import Count, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
-from farm.port.target import caller_flags
+from farm.port.target import caller_flags, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Farm:
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once."""
         with contextlib.suppress(NotShippable):  # closed meanwhile
-            self.settler().supply.pool(self.config).start()
+            self.settler().supply.pool(self.config, settings()).start()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until everything pending is compiled or has failed; False if `timeout` seconds passed first."""

@@ -156,8 +156,9 @@ class Settler:
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
+        order = replace(order, dead=self.supply.take_dead())
         job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
-        return self.supply.pool(config).submit(job, waited=waited, batch=pending.batch)
+        return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=pending.batch)
 
     def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
         """The artifact that a worker answered with is not to be found here: have it sent over the pipe, once.

@@ -1,12 +1,14 @@
 """Supply: what a farm starts or opens on first need, its pool of workers and its store on disk."""
 
+import json
 import os
 import pickle
 import random
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final
@@ -21,6 +23,8 @@ from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
 from farm.pool.task import TrimOrder
+from farm.pool.ticket import PoolEvent, PoolEventKind
+from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored
 from farm.store.disk import DiskStore
@@ -41,21 +45,28 @@ class Supply:
     def __init__(self, record: Record, chance: Callable[[], float] = random.random) -> None:
         self._record = record
         self._chance = chance
-        # Guards _pool, _store, _store_opened and _closed. Nothing that blocks is done with it held.
+        # Guards _pools, _dead, _store, _store_opened and _closed. Nothing that blocks is done with it held.
         self._lock = threading.Lock()
-        self._pool: Pool | None = None
+        self._pools: dict[Foundation, Pool] = {}
+        """One for each set of settings that a process is built with: normally one. Never removed: an idle pool has no
+        process."""
+        self._dead: list[int] = []
         self._store: DiskStore | None = None
         self._store_opened = False
         self._closed = False
         self._allowed: int | None = None
 
     def __repr__(self) -> str:
-        return "no pool yet" if self._pool is None else repr(self._pool)
+        return ", ".join(map(repr, self._all_pools())) or "no pool yet"
+
+    def _all_pools(self) -> list[Pool]:
+        with self._lock:
+            return list(self._pools.values())
 
     @property
     def has_pool(self) -> bool:
-        """Whether the pool was started, so that settings in POOL_SETTINGS come too late."""
-        return self._pool is not None
+        """Whether a pool was started, so that settings in POOL_SETTINGS come too late."""
+        return bool(self._pools)
 
     def workers_max(self, config: Config) -> int:
         """How many workers there may be: the setting, or what the machine allows."""
@@ -113,26 +124,43 @@ class Supply:
         with self._lock:
             self._store, self._store_opened = None, False
 
-    def pool(self, config: Config) -> Pool:
-        """The pool. Raises NotShippable(NO_POOL) once the supply is closed."""
-        number = self.workers_max(config)
+    def pool(self, config: Config, numbas: Mapping[str, Plain]) -> Pool:
+        """The pool whose processes compile under these settings of numba's.
+
+        Raises NotShippable(NO_POOL) once the supply is closed.
+        """
+        number, built_with = self.workers_max(config), foundation(numbas)
         with self._lock:
             if self._closed:
                 raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
-            if self._pool is None:
-                self._pool = Pool(
+            pool = self._pools.get(built_with)
+            if pool is None:
+                pool = self._pools[built_with] = Pool(
                     workers_max=number,
                     task=TASK,
                     preload=PRELOAD,
+                    preload_with=json.dumps(built_with),
                     paths=_worker_paths(),
                     memory_max_bytes=config.worker_memory_limit_bytes(),
                     jobs_max=config.worker_jobs_max,
                     nice=config.nice,
-                    environment=worker_environment(),
+                    environment=worker_environment(import_environment(built_with)),
                     start_method=config.start_method,
                     exit_grace_s=config.exit_grace_s,
+                    on_event=self._note_death,
                 )
-            return self._pool
+            return pool
+
+    def _note_death(self, event: PoolEvent) -> None:
+        if event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
+            with self._lock:
+                self._dead.append(event.worker_pid)
+
+    def take_dead(self) -> tuple[int, ...]:
+        """Workers that ended in the middle of a job since the last time this was asked."""
+        with self._lock:
+            dead, self._dead = self._dead, []
+        return tuple(dead)
 
     def note_published(self, config: Config, size_bytes: int) -> None:
         """A worker has published so much. Now and then that is a reason to have the store trimmed.
@@ -140,16 +168,12 @@ class Supply:
         Each publication asks with a chance in proportion to its size, so that many short-lived processes together
         ask as often as one that runs for long, and none has to keep count.
         """
-        store, pool = self._store, self._pool
-        if (
-            store is None
-            or pool is None
-            or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes
-        ):
+        store, pools = self._store, self._all_pools()
+        if store is None or not pools or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
             return
         order = TrimOrder(store.root, config.cache_size_max_bytes, config.shared_group)
         job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
-        pool.submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
+        pools[0].submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
 
     def _trimmed(self, done: "Future[FinalAnswer]") -> None:
         answer = done.result()
@@ -158,12 +182,12 @@ class Supply:
                 self._record.degraded(reason, detail, mild=True)
 
     def close(self, grace_s: float) -> None:
-        """End the pool: queued jobs are cancelled, running ones have `grace_s` seconds to publish."""
+        """End the pools: queued jobs are cancelled, running ones have `grace_s` seconds to publish."""
+        end = time.monotonic() + grace_s
         with self._lock:
             self._closed = True
-            pool = self._pool
-        if pool is not None:
-            pool.close(grace_s)
+        for pool in self._all_pools():
+            pool.close(max(0.0, end - time.monotonic()))
 
 
 def _worker_paths() -> tuple[str, ...]:

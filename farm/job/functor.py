@@ -70,6 +70,8 @@ class CompileFunctor:
 
     def rebuild(self) -> Rebuilt:
         """Apply the settings, restore the function, check the key. Raises NotShippable."""
+        if not target.is_built_for(self.settings):
+            raise NotShippable(RefusalReason.KEY_MISMATCH, "this process was built with other settings of numba")
         target.apply_settings(self.settings)
         dispatcher, arguments, return_type, repeated = capture.restore(self.subject)
         for kind, content in repeated:

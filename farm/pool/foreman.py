@@ -36,7 +36,7 @@ def main(settings: str) -> NoReturn:
     control = socket.socket(fileno=given["control_fd"])
     control.set_inheritable(False)
     if given["preload"] is not None:
-        worker.resolve(given["preload"])()
+        worker.resolve(given["preload"])(given["preload_with"])
     gc.collect()
     gc.freeze()
     Foreman(control, front_pid=given["front_pid"], task=given["task"]).serve()

@@ -40,6 +40,8 @@ class Setup:
     ----------
     task, preload
         "module:function": what a worker does with a job, what is done once before any job (or None).
+    preload_with
+        What `preload` is called with.
     paths
         `sys.path` of the process: absolute, it runs in the root directory.
     environment
@@ -48,6 +50,7 @@ class Setup:
 
     task: str
     preload: str | None
+    preload_with: str
     paths: tuple[str, ...]
     environment: Mapping[str, str] | None
 

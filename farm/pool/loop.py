@@ -223,6 +223,7 @@ class Loop:
     def _kill(self, worker_id: int) -> None:
         worker = self._workers.get(worker_id)
         if worker is not None:
+            worker.killed_in_job = worker.job is not None
             worker.killed, worker.job, worker.deadline, worker.idle_since = True, None, None, None
         if self._starter is not None:
             self._starter.signal(worker_id, signal.SIGKILL)
@@ -308,7 +309,8 @@ class Loop:
         worker.output.read()
         self._drop(worker)
         detail = f"exit code {exit_code}, signal {number}"
-        self._tell(PoolEventKind.WORKER_EXITED, str(worker.pid), detail, worker.pid)
+        in_job = worker.killed_in_job or worker.job is not None
+        self._tell(PoolEventKind.WORKER_EXITED, str(worker.pid), detail, worker.pid, in_job)
         last_lines = worker.output.last_lines()
         self._handle(on.WorkerExited(worker_id, exit_code, number, last_lines, worker.killed, answers))
 
@@ -441,9 +443,16 @@ class Loop:
                 if key.events != wanted:
                     self._selector.modify(channel.sock, wanted, key.data)
 
-    def _tell(self, kind: PoolEventKind, subject: str, detail: str = "", worker_pid: int | None = None) -> None:
+    def _tell(
+        self,
+        kind: PoolEventKind,
+        subject: str,
+        detail: str = "",
+        worker_pid: int | None = None,
+        in_job: bool = False,
+    ) -> None:
         if self._listener is not None:
             try:
-                self._listener(PoolEvent(kind, subject, detail, worker_pid))
+                self._listener(PoolEvent(kind, subject, detail, worker_pid, in_job))
             except Exception:
                 self._listener = None  # a listener that raises is dropped

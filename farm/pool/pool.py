@@ -35,6 +35,8 @@ class Pool:
     ----------
     task, preload
         "module:function": what a worker does with a job, what the foreman does before it forks.
+    preload_with
+        What `preload` is called with.
     paths
         The foreman's `sys.path`; absolute.
     memory_max_bytes
@@ -66,12 +68,13 @@ class Pool:
         times: Times | None = None,
         start_method: StartMethod = StartMethod.FORK,
         exit_grace_s: float = 2.0,
+        preload_with: str = "",
         growth_max_bytes: int = GROWTH_MAX_BYTES,
     ) -> None:
         self._schedule: Final = Schedule(
             workers_max=workers_max, nice=nice, jobs_max=jobs_max, growth_max_bytes=growth_max_bytes
         )
-        self._setup: Final = Setup(task, preload, paths, environment)
+        self._setup: Final = Setup(task, preload, preload_with, paths, environment)
         self._times: Final = times or Times()
         self._start_method: Final = start_method
         self._memory_max_bytes, self._listener, self._exit_grace_s = memory_max_bytes, on_event, exit_grace_s

@@ -137,6 +137,7 @@ class WorkerProcess:
         self.ended_at: float | None = None
         """When its socket came to an end without a report from its starter."""
         self.killed = False
+        self.killed_in_job = False
         self.level_bytes: int | None = None
         """What it used after its first job: growth counts from there."""
 

@@ -71,6 +71,7 @@ class ForemanProcess:
             "front_pid": os.getpid(),
             "task": setup.task,
             "preload": setup.preload,
+            "preload_with": setup.preload_with,
         }
         try:
             self._process = start(
@@ -154,6 +155,7 @@ class SpawnedWorkers:
             "nice": nice,
             "task": self._setup.task,
             "preload": self._setup.preload,
+            "preload_with": self._setup.preload_with,
         }
         try:
             process = start(

@@ -51,6 +51,8 @@ class Order:
         As `DiskStore` takes them.
     inline
         Send the artifact over the pipe, wherever else it is: the front did not find it.
+    dead
+        Process ids of workers that ended in the middle of a job: what they were writing is removed.
     """
 
     functor: CompileFunctor
@@ -60,6 +62,7 @@ class Order:
     size_max_bytes: int = SIZE_MAX_BYTES
     group: str | None = None
     inline: bool = False
+    dead: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +155,16 @@ def _told(problem: StoreRefused | OSError) -> tuple[DegradedReason, str]:
 def _open(order: Order) -> DiskStore | None:
     if order.store is None:
         return None
-    return DiskStore(
+    store = DiskStore(
         order.store,
         lower=order.lower,
         size_max_bytes=order.size_max_bytes,
         readonly=order.readonly,
         group=order.group,
     )
+    for pid in order.dead:
+        store.remove_temp_of(pid)
+    return store
 
 
 def _settle(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnswer:

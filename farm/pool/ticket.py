@@ -31,6 +31,8 @@ class PoolEvent:
     detail: str = ""
     worker_pid: int | None = None
     """The worker that this is about, where there is one."""
+    in_job: bool = False
+    """Whether it ended in the middle of a job."""
 
 
 class Ticket:

@@ -26,8 +26,6 @@ OOM_SCORE: Final = b"700"
 """So that the kernel ends a worker before the front."""
 READ_BYTES: Final = 1 << 16
 
-Task = Callable[[bytes, str], WorkerAnswer]
-
 
 def resolve(name: str) -> Callable[..., object]:
     """The object that "module:function" names."""
@@ -43,7 +41,7 @@ def main(settings: str) -> NoReturn:
     sock = socket.socket(fileno=given["socket_fd"])
     sock.set_inheritable(False)
     if given["preload"] is not None:
-        resolve(given["preload"])()
+        resolve(given["preload"])(given["preload_with"])
     sock.sendall(encode(Forked(given["worker_id"], os.getpid())))
     run(sock=sock, parent_pid=given["front_pid"], nice=given["nice"], task=given["task"])
 

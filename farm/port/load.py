@@ -86,6 +86,9 @@ class LoadedLibrary(JITCodeLibrary):
             self._shared_module = llvm.parse_bitcode(self._bitcode())
         return self._shared_module
 
+    def _get_compiled_object(self) -> bytes:
+        return self._code
+
     def get_function(self, name: str) -> Any:
         return self._get_module_for_linking().get_function(name)
 

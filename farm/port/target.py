@@ -21,6 +21,8 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.targetconfig import ConfigStack
 
 Plain = str | int | float | bool | None
+Foundation = tuple[tuple[str, Plain], ...]
+"""Settings that a process is built with, by name in order: see FOUNDATION."""
 
 SYMBOL_BASE_BITS: Final = 60
 
@@ -45,6 +47,20 @@ WITHOUT_EFFECT_ON_CODE: Final = frozenset(
         "THREADING_LAYER_PRIORITY",
         "TRACE",
     }
+)
+
+# Settings that numba reads when its code generator and its runtime are made, once per process. One that changes later
+# changes nothing there, so a process that compiles under other values of these is another process.
+FOUNDATION: Final = (
+    "CPU_FEATURES",
+    "CPU_NAME",
+    "DEBUG_NRT",
+    "DEBUG_NRT_STACK_LIMIT",
+    "ENABLE_AVX",
+    "ENABLE_PROFILING",
+    "OPT",
+    "USE_LLVMLITE_MEMORY_MANAGER",
+    "USING_SVML",  # found out while numba is imported
 )
 
 
@@ -85,24 +101,61 @@ def toolchain() -> dict[str, str]:
 
 
 def settings() -> dict[str, Plain]:
-    """Every numba setting that may change code, as it stands now in `numba.config`, "unset" (None) included."""
+    """Every numba setting that may change code, as it stands now in `numba.config`, "unset" (None) included.
+
+    As before each compile of numba's, a changed environment counts first.
+    """
+    config.reload_config()
     found: dict[str, Plain] = {}
     for name in dir(config):
         if not name.isupper() or name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")) or name in WITHOUT_EFFECT_ON_CODE:
             continue
-        value = getattr(config, name)
-        if value is None or isinstance(value, (str, float)):
+        value = _plain(getattr(config, name))
+        if value is None or isinstance(value, (str, float, int)):
             found[name] = value
-        elif isinstance(value, int):
-            found[name] = int(value)
     return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, config._OptLevel):  # an int, of which "max" is 3
+        value = value._raw_value
+    return int(value) if isinstance(value, int) else value
 
 
 def apply_settings(values: Mapping[str, Plain]) -> None:
     """Set `numba.config` attributes to what another process had (numba's own code reads them there)."""
     for name, value in values.items():
-        if getattr(config, name, None) != value:
-            setattr(config, name, value)
+        if _plain(getattr(config, name, None)) != value:
+            setattr(config, name, config._OptLevel(value) if name == "OPT" else value)
+
+
+def foundation(values: Mapping[str, Plain]) -> Foundation:
+    """Those of the settings that a process must have been built with to compile under them."""
+    return tuple((name, values.get(name)) for name in FOUNDATION)
+
+
+def import_environment(built_with: Foundation) -> dict[str, str]:
+    """Environment variables for a process that is to be built with these: what the import of numba itself decides."""
+    return {"NUMBA_DISABLE_INTEL_SVML": "0" if dict(built_with)["USING_SVML"] else "1"}
+
+
+def build_with(values: Foundation) -> None:
+    """Fix the settings of this process before numba makes anything with them; the environment has no say any more.
+
+    numba reads it, and a `.numba_config.yaml` in the current directory, again before each compile.
+    """
+    global _built_with
+    config.reload_config = lambda: None
+    apply_settings(dict(values))
+    _built_with = values
+
+
+_built_with: Foundation | None = None
+
+
+def is_built_for(values: Mapping[str, Plain]) -> bool:
+    """Whether this process compiles under these settings as it says; always, where nobody fixed any."""
+    return _built_with is None or foundation(values) == _built_with
 
 
 def effective_flags(options: Mapping[str, Any], flags_of_caller: Any | None) -> str:

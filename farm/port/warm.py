@@ -5,6 +5,7 @@ in a worker is taken out here: no threads are launched, no explicit signature is
 """
 
 import gc
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,11 +16,15 @@ from numba.np.ufunc import parallel, workqueue
 
 from farm.port import library, role
 from farm.port.dispatch import parse_signature
-from farm.port.target import renew_symbol_names
+from farm.port.target import build_with, renew_symbol_names
 
 
-def warm() -> None:
-    """Prepare this process for forking workers. Starts no thread."""
+def warm(built_with: str) -> None:
+    """Prepare this process for forking workers that compile under these settings, a foundation as JSON.
+
+    Starts no thread.
+    """
+    build_with(tuple((name, value) for name, value in json.loads(built_with)))
     role.compile_for_others()
     # Compiling parallel code launches the threading layer, and a worker never runs what it compiles.
     parallel._launch_threads = _register_parallel_symbols

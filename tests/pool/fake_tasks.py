@@ -77,5 +77,5 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     return built(payload)
 
 
-def preload_fails() -> None:
+def preload_fails(_: str) -> None:
     raise RuntimeError("no preload today")

@@ -3,6 +3,7 @@
 python task_worker.py JOBS ANSWERS [LOCK_PATIENCE_S]
 """
 
+import json
 import pickle
 import sys
 import warnings
@@ -10,12 +11,13 @@ from pathlib import Path
 
 from farm.pool import task
 from farm.port import warm
+from farm.port.target import foundation, settings
 
 
 def main(jobs: str, answers: str, patience_s: float = task.LOCK_PATIENCE_S) -> None:
     warnings.simplefilter("error")
     task.LOCK_PATIENCE_S = patience_s  # type: ignore[misc]
-    warm.warm()
+    warm.warm(json.dumps(foundation(settings())))
     done = [task.perform(payload, "a job") for payload in pickle.loads(Path(jobs).read_bytes())]
     Path(answers).write_bytes(pickle.dumps(done))
 
