@@ -85,6 +85,8 @@ class Pending:
     """Whether anybody has begun to wait for it."""
     unpacked: "Unpacked | None" = None
     """The artifact ready to be linked; any thread may have prepared it."""
+    load_s: float = 0.0
+    """What reading and unpickling took so far. Linking comes on top."""
     load_told: bool = False
     """Whether the start of the load was told. Guarded by the settler's lock."""
     settled: bool = False

@@ -101,8 +101,10 @@ class Settler:
         try:
             functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
             pending.key = functor.key
+            started = time.perf_counter()
             found = self.supply.look_up(self._config(), functor.key)
             if isinstance(found, Stored):
+                pending.load_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
             self._submit(pending, functor, waited=waited)
         except NotShippable as refusal:
@@ -319,6 +321,7 @@ class Settler:
         built = answer.result()
         if not isinstance(built, wire.Built):
             return
+        started = time.perf_counter()
         stored = pending.stored or self._fetch(built)
         if not isinstance(stored, Stored):
             self._ask_for_bytes(pending, built)
@@ -327,6 +330,7 @@ class Settler:
             pending.stored = stored
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
+        pending.load_s += time.perf_counter() - started
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -356,7 +360,7 @@ class Settler:
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
-        load_s = time.perf_counter() - started
+        load_s = pending.load_s + time.perf_counter() - started
         seconds = stored.meta.get("compile_s")
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,

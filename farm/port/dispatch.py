@@ -226,7 +226,7 @@ def attach(dispatcher: HookedDispatcher, arguments: Types, result: Any) -> Any:
 
 
 def insert_in_table(dispatcher: HookedDispatcher, arguments: Types) -> bool:
-    """Let numba's C code find an attached overload by itself. Returns False if it already did.
+    """Let numba's C code find an attached overload by itself. Returns False if it already did, or there is none now.
 
     Literal types never match in the C table, so they are never inserted: such calls are answered from
     `overloads` for ever.
@@ -236,7 +236,9 @@ def insert_in_table(dispatcher: HookedDispatcher, arguments: Types) -> bool:
     with _table_lock:
         if arguments in dispatcher.in_table:
             return False
-        result = dispatcher.overloads[arguments]
+        result = dispatcher.overloads.get(arguments)
+        if result is None:  # discarded since the caller looked
+            return False
         dispatcher._insert([kind._code for kind in arguments], result.entry_point, result.objectmode)
         dispatcher.in_table.add(arguments)
         return True

@@ -3,8 +3,10 @@
 import logging
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -14,7 +16,9 @@ from numba import literally, types
 import farm
 from farm import CompileState
 from farm.errors import ConfigError, DecorationError, FarmClosed, SignatureError
+from farm.front import settle
 from farm.front.pending import Source
+from farm.front.supply import Supply
 from farm.observe import events
 from farm.reasons import RefusalReason
 
@@ -310,6 +314,30 @@ def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
     assert second.cumulative_compile_time_s == pytest.approx(first.compile_time_s + second.compile_time_s)
     assert not first.used_persistent_cache and first.worker is not None and first.artifact_bytes > 0
     assert len(heard.of(events.CompileStarted, 2)) == 2
+
+
+def test_the_time_of_a_load_has_all_its_steps(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def taking(seconds: float, step):
+        def slow(*arguments):
+            nonlocal now
+            now += seconds
+            return step(*arguments)
+
+        return slow
+
+    monkeypatch.setattr(settle, "time", SimpleNamespace(perf_counter=lambda: now, monotonic=time.monotonic))
+    monkeypatch.setattr(Supply, "look_up", taking(100, Supply.look_up))
+    monkeypatch.setattr(settle, "unpack", taking(10, settle.unpack))
+    monkeypatch.setattr(settle, "link", taking(1, settle.link))
+    function = farm.njit(cube, farm=barn)
+    status = function.submit("int64(int64)").result(60)
+    # looked up in vain before it was compiled: that is no load
+    assert status.origin is not None and status.origin.load_s == 111
+    assert barn.stats().load_s == 111
+    function.recompile()
+    assert function.submit("int64(int64)").result(60).origin.load_s == 111
 
 
 def test_a_load_from_the_store_is_told_too(tmp_path: Path) -> None:

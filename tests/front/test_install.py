@@ -129,6 +129,25 @@ def test_literal_types_are_never_put_into_the_c_table() -> None:
     assert probe.installation.answer((literal,), PROBATION_CALLS) is not None
 
 
+def test_an_overload_discarded_in_mid_call_still_answers_that_call() -> None:
+    probe = Probe(double)
+    probe.build(int64)
+
+    class Discarding(dict):
+        def get(self, arguments):
+            found = super().get(arguments)
+            if not probe.in_table:
+                probe.overloads = overloads
+                probe.installation.discard()
+            return found
+
+    overloads, probe.overloads = probe.overloads, Discarding(probe.overloads)
+    code = probe.installation.answer((int64,), probation_calls=1)
+    assert code is not None and code(4) == 8
+    assert not probe.overloads and not probe.in_table
+    assert probe(4) == 8
+
+
 def test_discard_forgets_both_tables_and_the_counts() -> None:
     probe = Probe(in_machine_code)
     probe.build(int64, probation=False)
