@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -176,11 +176,11 @@ class Settler:
         try:
             ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
             pending.ticket = ticket
-            ticket.future.add_done_callback(lambda done: answer.set_result(_with_bytes(built, done.result())))
+            ticket.future.add_done_callback(lambda done: _give(answer, _with_bytes(built, done.result())))
             if pending.waited:  # since a moment ago, perhaps
                 ticket.note_wait()
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
-            answer.set_result(built)
+            _give(answer, built)
             raise
         finally:
             pending.when_answered(self._arrive)
@@ -197,13 +197,13 @@ class Settler:
         self._finish(pending, outcome)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and settle; False if the time passed before there was one."""
+        """Wait for the answer and see it settled; False if the time passed before there was one."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while not pending.settled:
-            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
-                return False
-            self.settle(pending)
-        return True
+        while pending.wait(None if end is None else max(0.0, end - time.monotonic())):
+            self.settle(pending)  # also waits for whoever is settling it
+            if pending.settled:
+                return True
+        return False
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
@@ -401,6 +401,11 @@ class Settler:
             self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
+
+
+def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:
+    with contextlib.suppress(InvalidStateError):  # it has one
+        answer.set_result(what)
 
 
 def _with_bytes(built: wire.Built, again: wire.FinalAnswer) -> wire.FinalAnswer:

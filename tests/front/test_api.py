@@ -17,6 +17,7 @@ import farm
 from farm import CompileState
 from farm.errors import ConfigError, DecorationError, FarmClosed, SignatureError
 from farm.front import settle
+from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import Source
 from farm.front.supply import Supply
 from farm.observe import events
@@ -314,6 +315,36 @@ def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
     assert second.cumulative_compile_time_s == pytest.approx(first.compile_time_s + second.compile_time_s)
     assert not first.used_persistent_cache and first.worker is not None and first.artifact_bytes > 0
     assert len(heard.of(events.CompileStarted, 2)) == 2
+
+
+def test_wait_ends_when_the_code_is_installed_whoever_installs_it(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installing, install, also_settling = threading.Event(), threading.Event(), threading.Event()
+    real_install, real_settle = FarmDispatcher.install, settle.Settler.settle
+
+    def held(dispatcher, arguments, result):
+        installing.set()
+        assert install.wait(60)
+        return real_install(dispatcher, arguments, result)
+
+    def seen(settler, pending):
+        if installing.is_set():
+            also_settling.set()
+        real_settle(settler, pending)
+
+    monkeypatch.setattr(FarmDispatcher, "install", held)
+    monkeypatch.setattr(settle.Settler, "settle", seen)
+    function = farm.njit(cube, farm=barn)
+    function.submit("int64(int64)")
+    assert installing.wait(60)
+    states: list[object] = []
+    waiter = threading.Thread(target=lambda: states.append(function.wait(60) and function.status("(int64,)").state))
+    waiter.start()
+    assert also_settling.wait(60)
+    install.set()
+    waiter.join(60)
+    assert states == [CompileState.COMPILED]
 
 
 def test_the_time_of_a_load_has_all_its_steps(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
