@@ -23,6 +23,7 @@ from farm.job.messages import Answer, Cancelled, Compile, Exited, ForemanReady, 
 from farm.pool import instructions as on
 from farm.pool.inbox import Inbox
 from farm.pool.launch import Setup
+from farm.pool.patience import Patience
 from farm.pool.process import Channel, Output, WorkerProcess
 from farm.pool.schedule import Counts, Schedule
 from farm.pool.starter import REAP_S, ForemanProcess, SpawnedWorkers, Starter
@@ -49,7 +50,8 @@ class Times:
     worker_idle_s, foreman_idle_s
         A worker without a job, a foreman without workers and jobs leaves after so long.
     start_s
-        A foreman (or a worker that is started on its own) must say that it is ready within it.
+        A foreman (or a worker that is started on its own) must say that it is ready within it, or else be seen to use
+        the processor.
     silent_s
         A foreman that does not answer for so long is stopped or hangs: it is replaced.
     """
@@ -85,7 +87,7 @@ class Loop:
         self._workers: dict[int, WorkerProcess] = {}
         self._starter: Starter | None = None
         self._start_at: float | None = None
-        self._start_by: float | None = None
+        self._starting: Patience | None = None
         self._pinged_at: float | None = None
         self._unused_since: float | None = None
         """Since when the foreman has had neither a job nor a worker."""
@@ -169,7 +171,10 @@ class Loop:
             ends.append(self._ticked_at + TICK_S)
         if self._unused_since is not None:
             ends.append(self._unused_since + self._times.foreman_idle_s)
-        ends += [end for end in (self._start_at, self._start_by) if end is not None]
+        if self._start_at is not None:
+            ends.append(self._start_at)
+        if self._starting is not None:
+            ends.append(self._starting.check_at)
         for worker in self._workers.values():
             if worker.deadline is not None:
                 ends.append(worker.deadline[0])
@@ -239,7 +244,7 @@ class Loop:
         for message in starter.messages():
             match message:
                 case ForemanReady(pid):
-                    self._start_by = None
+                    self._starting = None
                     self._tell(PoolEventKind.FOREMAN_UP, str(pid))
                     self._handle(on.ForemanUp())
                 case Forked():
@@ -253,7 +258,7 @@ class Loop:
 
     def _start_done(self, message: Forked) -> None:
         if worker := self._workers.get(message.worker_id):
-            worker.pid, worker.start_by = message.pid, None
+            worker.pid, worker.starting = message.pid, None
             self._tell(PoolEventKind.WORKER_STARTED, str(worker.pid), worker_pid=worker.pid)
         self._handle(on.WorkerStarted(message.worker_id))
 
@@ -325,10 +330,10 @@ class Loop:
         if self._start_at is not None and now >= self._start_at:
             self._start_at = None
             self._start_foreman(now)
-        if self._start_by is not None and now >= self._start_by:
+        if self._starting is not None and now >= self._starting.check_at:
             self._serve_starter(0)
-            if self._start_by is not None:
-                self._lose_foreman(f"the foreman did not start in {self._times.start_s:g} s")
+            if self._starting is not None and self._starting.has_ended(now):
+                self._lose_foreman(f"the foreman was not ready after {self._times.start_s:g} s, and did nothing")
         if self._schedule.resting and now >= self._ticked_at + TICK_S:
             self._ticked_at = now
             self._handle(on.Tick())
@@ -341,7 +346,7 @@ class Loop:
         self._judge_foreman(now)
 
     def _judge_worker(self, worker: WorkerProcess, now: float, check: bool) -> None:
-        late = worker.start_by is not None and now >= worker.start_by
+        late = worker.starting is not None and worker.starting.has_ended(now)
         if late or (worker.ended_at is not None and now >= worker.ended_at + EXIT_REPORT_S):
             self._end_worker(worker)
             return
@@ -361,7 +366,7 @@ class Loop:
 
     def _feel_pulse(self, now: float) -> None:
         """A stopped foreman keeps its socket open: only silence tells."""
-        if self._starter is None or self._start_by is not None:
+        if self._starter is None or self._starting is not None:
             return
         if self._starter.has_ended():
             self._lose_foreman("the foreman ended")
@@ -374,7 +379,7 @@ class Loop:
                 self._lose_foreman(f"the foreman was silent for {self._times.silent_s:g} s")
 
     def _judge_foreman(self, now: float) -> None:
-        if self._starter is None or self._start_by is not None or self._workers or self.tickets:
+        if self._starter is None or self._starting is not None or self._workers or self.tickets:
             self._unused_since = None
         elif self._unused_since is None:
             self._unused_since = now
@@ -393,7 +398,7 @@ class Loop:
         except (OSError, RuntimeError) as error:
             self._lose_foreman(f"the foreman could not be started: {error}")
             return
-        self._starter, self._start_by = starter, now + self._times.start_s
+        self._starter, self._starting = starter, Patience(starter.pid, self._times.start_s, now)
         import psutil  # noqa: F401  # 27 ms that the first answer would wait for: here it waits for the foreman anyway
 
         if starter.channel is None:
@@ -418,7 +423,7 @@ class Loop:
 
     def _end_foreman(self, wait_s: float) -> None:
         starter, self._starter = self._starter, None
-        self._start_by = self._pinged_at = self._unused_since = None
+        self._starting = self._pinged_at = self._unused_since = None
         if starter is not None:
             self._unwatch(starter.channel, starter.output)
             starter.end(wait_s)

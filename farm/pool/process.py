@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final
 
 from farm.job.messages import Decoder, Message, encode
+from farm.pool.patience import Patience
 
 RING_BYTES: Final = 1 << 16
 READ_BYTES: Final = 1 << 16
@@ -131,8 +132,8 @@ class WorkerProcess:
         """(job id, attempt) while busy."""
         self.deadline: tuple[float, float] | None = None
         """(monotonic time, limit in seconds) while busy."""
-        self.start_by: float | None = None
-        """When it must have said that it is ready; None once it did, or if the foreman's word will do."""
+        self.starting: Patience | None = None
+        """None once it said that it is ready, or if the foreman's word will do."""
         self.idle_since: float | None = time.monotonic()
         self.ended_at: float | None = None
         """When its socket came to an end without a report from its starter."""

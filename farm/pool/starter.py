@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from farm.job.messages import Exited, ForemanReady, Fork, Message, Ping, Signal
 from farm.pool.launch import Setup, interpreter, start
+from farm.pool.patience import Patience
 from farm.pool.process import Channel, Output, WorkerProcess, open_worker
 
 REAP_S: Final = 0.2
@@ -27,6 +28,10 @@ REAP_S: Final = 0.2
 
 class Starter(Protocol):
     """What the pool's thread needs. Whoever implements it is ready once `messages` gave ForemanReady."""
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
 
     @property
     def channel(self) -> Channel | None:
@@ -84,6 +89,11 @@ class ForemanProcess:
             theirs.close()
             os.close(write_fd)
 
+    @property
+    def pid(self) -> int:
+        """The foreman."""
+        return self._process.pid
+
     def start(self, worker_id: int, nice: int) -> WorkerProcess:
         """Have a worker forked; the descriptors travel with the message."""
         worker, descriptors = open_worker(worker_id)
@@ -131,7 +141,7 @@ class ForemanProcess:
 class SpawnedWorkers:
     """No foreman: the pool's thread starts every worker as a process of its own and looks after it.
 
-    `start_s` is how long a worker may take until it says that it is ready.
+    `start_s` is how long a worker may do nothing before it says that it is ready.
     Raises RuntimeError if there is no interpreter to start.
     """
 
@@ -144,6 +154,11 @@ class SpawnedWorkers:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         """By worker id, of workers not reaped yet."""
         self._messages: list[Message] = [ForemanReady(os.getpid())]
+
+    @property
+    def pid(self) -> int:
+        """This process."""
+        return os.getpid()
 
     def start(self, worker_id: int, nice: int) -> WorkerProcess:
         """Start a worker; it says over its own socket when it is ready."""
@@ -168,7 +183,7 @@ class SpawnedWorkers:
             os.close(socket_fd)
             os.close(output_fd)
         self._processes[worker_id] = process
-        worker.pid, worker.start_by = process.pid, time.monotonic() + self._start_s
+        worker.pid, worker.starting = process.pid, Patience(process.pid, self._start_s, time.monotonic())
         return worker
 
     def signal(self, worker_id: int, number: int) -> None:

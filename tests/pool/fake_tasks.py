@@ -77,5 +77,11 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     return built(payload)
 
 
+def preload_computes(seconds: str) -> None:
+    """Use the processor for so long."""
+    while time.process_time() < float(seconds):
+        pass
+
+
 def preload_fails(_: str) -> None:
     raise RuntimeError("no preload today")

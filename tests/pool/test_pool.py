@@ -276,11 +276,21 @@ def test_a_spawned_worker_that_cannot_start_cancels_with_no_process_left() -> No
         pool.close(0)
 
 
-def test_a_spawned_worker_that_does_not_start_in_time_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", StartMethod, ids=lambda method: method.value)
+def test_who_takes_long_to_start_and_computes_is_waited_for(method: StartMethod) -> None:
+    pool = make(preload="fake_tasks:preload_computes", preload_with="2.5", start_method=method, times=Times(start_s=1))
+    try:
+        assert text(send(pool, "echo:")) == "echo:"
+    finally:
+        pool.close(0)
+
+
+@pytest.mark.parametrize("method", StartMethod, ids=lambda method: method.value)
+def test_who_does_not_start_and_does_nothing_is_ended(tmp_path: Path, method: StartMethod) -> None:
     os.mkfifo(gate := tmp_path / "gate")
     paths = (str(tmp_path), *PATHS)
     (tmp_path / "never.py").write_text(f"open({str(gate)!r}).read()")
-    pool = make(preload="never:main", paths=paths, start_method=StartMethod.SPAWN, times=Times(start_s=0.5))
+    pool = make(preload="never:main", paths=paths, start_method=method, times=Times(start_s=0.5))
     try:
         assert isinstance(result(send(pool, "echo:")), Cancelled)
     finally:

@@ -1,0 +1,45 @@
+"""Patience with a process that is starting: a machine that has much to do is no reason to end it.
+
+Importing numba takes half a second of processor time. Where a dozen programs start at once it has lasted over ten
+seconds, and whoever is ended for that begins anew and makes it worse for all (seen: eight fronts on two CPUs, each
+with a foreman that was ended three times). So a process is lost when it has neither said that it is ready nor used
+the processor, or after a bound that ends a busy hang as well.
+"""
+
+import contextlib
+from typing import Final
+
+START_MAX_S: Final = 120.0
+"""A guess: over ten times what was seen."""
+PROGRESS: Final = 0.01
+"""A guess: whoever gets less than this part of one processor is waiting for something else."""
+
+
+class Patience:
+    """With one process, from now on. Times are `time.monotonic` seconds."""
+
+    def __init__(self, pid: int, patience_s: float, now: float) -> None:
+        self._pid = pid
+        self._patience_s = patience_s
+        self._end = now + max(START_MAX_S, patience_s)
+        self._used_s = 0.0
+        self.check_at = now + patience_s
+        """When to ask whether it has come to an end."""
+
+    def has_ended(self, now: float) -> bool:
+        """Whether the process is to be given up. If not, `check_at` says when to ask again."""
+        if now < self.check_at:
+            return False
+        used_s, before_s = processor_s(self._pid), self._used_s
+        self._used_s, self.check_at = used_s, now + self._patience_s
+        return now >= self._end or used_s - before_s < PROGRESS * self._patience_s
+
+
+def processor_s(pid: int) -> float:
+    """Seconds that a process has run on a processor; 0 if there is none."""
+    import psutil  # 27 ms: only for a pool that is in use
+
+    with contextlib.suppress(psutil.Error):
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
