@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
@@ -344,7 +344,7 @@ class Farm:
                 pending = self._pending.get(state.flight)
             if pending is not None:
                 self.settler().wait(pending)
-            wait([state.flight.done])
+            state.flight.wait()
 
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
         if not self.works:
@@ -431,12 +431,13 @@ def _close_all() -> None:
 
 
 def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:
+    if not future.set_running_or_notify_cancel():  # its owner cancelled it, and whoever waits for it hears of that now
+        return
     status = status_of(entry)
-    with contextlib.suppress(InvalidStateError):  # its owner cancelled it
-        if status.error is not None:
-            future.set_exception(status.error)
-        else:
-            future.set_result(status)
+    if status.error is not None:
+        future.set_exception(status.error)
+    else:
+        future.set_result(status)
 
 
 _farms: "weakref.WeakSet[Farm]" = weakref.WeakSet()

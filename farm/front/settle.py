@@ -153,6 +153,8 @@ class Settler:
         pending.order, answer = order, pending.answer
         pending.ticket = self._ticket(pending, order, waited=waited)
         pending.ticket.future.add_done_callback(lambda done: answer.set_result(done.result()))
+        if pending.waited:  # by somebody who came before there was a ticket, perhaps
+            pending.ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
@@ -186,8 +188,13 @@ class Settler:
     # -- settling --------------------------------------------------------------------------------------
 
     def settle_if_free(self, pending: Pending) -> None:
-        """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
+        """Settle now if nobody compiles and nothing has to be compiled: a call whose code is in the store runs it.
+
+        What this process compiles itself is the installer's: the call does not wait for it.
+        """
         if not pending.answer.done():
+            return
+        if pending.answer.exception() is None and not isinstance(pending.answer.result(), wire.Built):
             return
         answer = self._prepare(pending)
         with compiler_lock_if_free() as free:
@@ -195,13 +202,15 @@ class Settler:
         self._finish(pending, outcome)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and settle; False if the time passed before there was one."""
+        """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not pending.settled:
             if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
                 return False
             self.settle(pending)
-        return True
+        if compiler_lock.is_locked():  # nobody else is settling it: it is over, or this thread is in the middle of it
+            return pending.flight.done.done()
+        return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.

@@ -1,0 +1,152 @@
+"""Who waits for what: waiters that others come before, calls that must not wait, and what no thread is there for."""
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import literally
+
+import farm
+from farm import CompileState
+from farm.pool.instructions import Waited
+from farm.reasons import RefusalReason
+
+LARGE = np.arange(10.0**6)
+"""Too large to be sent: what reads it is compiled in this process."""
+
+
+@pytest.fixture
+def barn(tmp_path: Path) -> Iterator[farm.Farm]:
+    with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as one:
+        yield one
+
+
+def double(a):
+    return a + a
+
+
+def from_large(i):
+    return LARGE[i]
+
+
+def by_value(a, n):
+    return a + literally(n)
+
+
+def in_thread(function: Callable[..., object], *arguments: object) -> tuple[threading.Thread, list[object]]:
+    """Start a call; the list gets what it gives, or raises."""
+    found: list[object] = []
+
+    def call() -> None:
+        try:
+            found.append(function(*arguments))
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    return thread, found
+
+
+# -- waiters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.concurrency
+def test_a_wait_goes_on_while_another_thread_installs(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    settler, installs, go_on = barn.settler(), threading.Event(), threading.Event()
+    obtain = settler._obtain
+
+    def held(*arguments: object) -> object:
+        installs.set()
+        assert go_on.wait(60)
+        return obtain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(settler, "_obtain", held)
+    function = farm.njit(double, farm=barn)
+    function.submit("(int64,)")
+    assert installs.wait(60)
+    assert not function.wait(0.01)
+    assert not barn.wait(0)
+    go_on.set()
+    assert function.wait(60)
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+@pytest.mark.concurrency
+def test_a_waiter_that_is_overtaken_in_the_middle_of_its_wait_asks_again(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler = barn.settler()
+    wait = settler.wait
+    function = farm.njit(double, farm=barn, mode="strict")
+
+    def overtaken(*arguments: object) -> bool:
+        monkeypatch.setattr(settler, "wait", wait)
+        for entry in function.table.entries():
+            entry.recompile()
+        return wait(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(settler, "wait", overtaken)
+    thread, found = in_thread(function, 3)
+    thread.start()
+    thread.join(60)
+    assert found == [6]
+    assert barn.stats().pending == 0
+
+
+def test_who_waits_for_a_future_that_its_owner_cancelled_is_told(barn: farm.Farm) -> None:
+    function = farm.njit(double, farm=barn)
+    future = function.submit("(int64,)")
+    assert future.cancel()
+    assert concurrent.futures.wait([future], 60).done == {future}
+    assert function.wait(60)
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+@pytest.mark.concurrency
+def test_a_wait_that_begins_before_there_is_a_ticket_still_moves_the_job(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler, posted = barn.settler(), []
+    make_ticket = settler._ticket
+
+    def waited_for_meanwhile(pending, order, *, waited):
+        ticket = make_ticket(pending, order, waited=waited)
+        post = ticket._post
+        ticket._post = lambda note: (posted.append(type(note)), post(note))
+        pending.note_wait()
+        return ticket
+
+    monkeypatch.setattr(settler, "_ticket", waited_for_meanwhile)
+    function = farm.njit(double, farm=barn)
+    function(1)
+    assert posted == [Waited]
+    assert function.wait(60)
+
+
+# -- calls that do not wait -----------------------------------------------------------------------------
+
+
+@pytest.mark.concurrency
+@pytest.mark.parametrize("fallback", ["auto", "python"])
+def test_a_call_does_not_wait_for_what_this_process_compiles_itself(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch, fallback: str
+) -> None:
+    from farm.front import settle
+
+    compile_signature, begun, threads = settle.compile_signature, threading.Event(), []
+
+    def noted(*arguments: object) -> object:
+        threads.append(threading.current_thread().name)
+        begun.set()
+        return compile_signature(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(settle, "compile_signature", noted)
+    function = farm.njit(from_large, farm=barn, fallback=fallback)
+    assert function(3) == 3.0
+    assert begun.wait(60)
+    assert function.wait(60)
+    assert threads == ["farm-installer"]
+    assert function.status("(int64,)").reason is RefusalReason.ARRAY_TOO_LARGE
