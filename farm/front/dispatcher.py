@@ -113,9 +113,9 @@ class FarmDispatcher(HookedDispatcher):
         try:
             code = farm.code_for_call(self, arguments)
         except LiteralsWanted as wanted:
-            if arguments in self._literal_positions:  # these values cannot be literals
+            if self.declared or with_literals(folded, arguments, wanted.positions) is None:
                 return self._without_literals(wanted)
-            self._literal_positions[arguments] = wanted.positions
+            self._literal_positions[arguments] = wanted.positions  # another thread may have got here first
             return self.callable_for(folded)
         if code is not None:
             return code
@@ -128,6 +128,7 @@ class FarmDispatcher(HookedDispatcher):
         return self.declared.fallback(arguments) if self.declared else self.run_body
 
     def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
+        """These values cannot be literals, or the declared types are none."""
         if self.mode_now is CompileMode.STRICT:
             raise force_literals(self, wanted.positions)
         return self.run_body
@@ -137,9 +138,12 @@ class FarmDispatcher(HookedDispatcher):
         arguments = argument_types(self, folded)
         if self.declared:
             return self.declared.choose(arguments)
-        positions = self._literal_positions.get(arguments)
-        literal = None if positions is None else with_literals(folded, arguments, positions)
-        return arguments if literal is None else literal
+        while (positions := self._literal_positions.get(arguments)) is not None:
+            literal = with_literals(folded, arguments, positions)
+            if literal is None:
+                break
+            arguments = literal  # and with these literals numba may want more of them
+        return arguments
 
     def types_of_call(self, arguments: tuple[Any, ...]) -> Types:
         """The types under which the table knows a call with these positional arguments."""

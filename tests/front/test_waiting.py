@@ -5,12 +5,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from numba import literally
 
 import farm
 from farm import CompileState
+from farm.front.pending import LiteralsWanted
 from farm.pool.instructions import Waited
 from farm.reasons import RefusalReason
 
@@ -124,6 +126,68 @@ def test_a_wait_that_begins_before_there_is_a_ticket_still_moves_the_job(
     function(1)
     assert posted == [Waited]
     assert function.wait(60)
+
+
+# -- literals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.concurrency
+def test_two_first_calls_that_both_learn_of_literals_both_get_their_result(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ask with plain types; the second hears of the literals when the first is done."""
+    function = farm.njit(by_value, farm=barn, mode="strict")
+    ask, both_ask = barn.code_for_call, threading.Barrier(2)
+
+    def held(dispatcher, arguments):
+        if arguments == (numba.int64, numba.int64):
+            both_ask.wait(60)
+        try:
+            return ask(dispatcher, arguments)
+        except LiteralsWanted:
+            if threading.current_thread() is second:
+                first.join(60)
+            raise
+
+    monkeypatch.setattr(barn, "code_for_call", held)
+    (first, found), (second, also_found) = in_thread(function, 1, 2), in_thread(function, 1, 2)
+    for thread in (first, second):
+        thread.start()
+    for thread in (first, second):
+        thread.join(60)
+    assert (found, also_found) == ([3], [3])
+
+
+def test_literals_that_are_wanted_one_after_the_other(barn: farm.Farm) -> None:
+    def make(decorate):
+        inner = decorate(lambda b: literally(b) + 1)
+
+        def outer(a, b):
+            first = literally(a)
+            return inner(b) + first
+
+        return decorate(outer)
+
+    own, ours = make(numba.njit), make(farm.njit(farm=barn, mode="strict"))
+    assert ours(1, 2) == own(1, 2) == 4
+    assert ours(3, 2) == own(3, 2) == 6
+    relaxed = make(farm.njit(farm=barn))
+    for _ in range(4):
+        assert relaxed(1, 2) == 4
+        assert relaxed.wait(60)
+    assert "runs machine code" in farm.explain(relaxed, 1, 2)
+
+
+def test_an_argument_that_cannot_be_a_literal_is_refused_as_with_numba(barn: farm.Farm) -> None:
+    for mode in ("strict", "async"):
+        function = farm.njit(by_value, farm=barn, mode=mode)
+        for _ in range(3):
+            if mode == "strict":
+                with pytest.raises(numba.errors.ForceLiteralArg):
+                    function(1, 2.5)
+            else:
+                assert function(1, 2.5) == 3.5
+                assert function.wait(60)
 
 
 # -- calls that do not wait -----------------------------------------------------------------------------
