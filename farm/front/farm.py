@@ -206,6 +206,8 @@ class Farm:
         return self.config.enabled and not self._closed
 
     def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
+        if mode is not CompileMode.STRICT and not self.settler().can_install():
+            return
         verdicts: list[Verdict] = []
 
         def decide(requests: int) -> bool:
@@ -284,7 +286,7 @@ class Farm:
                 raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
             entries.append(entry)
-            if not self.works:
+            if not self.works or not self.settler().can_install():
                 continue
             pending = self._reserve(dispatcher, entry, return_type, None, batch=not waited)
             if pending is not None:

@@ -71,9 +71,11 @@ class Settler:
         self._on_settled = on_settled
         self.supply: Final = Supply(record)
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        # Guards _installer, _closed, _ended and the `load_told` of pendings. Nothing that blocks is done with it held.
+        # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
+        # that blocks is done with it held.
         self._lock = threading.Lock()
         self._installer: threading.Thread | None = None
+        self._told_of_no_installer = False
         self._closed = False
         self._ended = False
 
@@ -381,12 +383,34 @@ class Settler:
 
     # -- the installer thread --------------------------------------------------------------------------
 
-    def _run_installer(self) -> None:
+    def can_install(self) -> bool:
+        """Whether what nobody waits for would be installed; starts the installer. If not it is told, once.
+
+        No thread can be started where a limit is reached, and at the end of a process: for Python 3.12 that begins
+        when the main thread has ended, though other threads go on.
+        """
+        problem = self._run_installer()
+        if problem is None:
+            return True
+        with self._lock:
+            first, self._told_of_no_installer = not self._told_of_no_installer, True
+        if first:
+            self._record.degraded(DegradedReason.POOL_UNAVAILABLE, f"nothing is compiled in the background: {problem}")
+        return False
+
+    def _run_installer(self) -> RuntimeError | None:
+        """What keeps it from running."""
+        if self._installer is not None:
+            return None
         with self._lock:
             if self._installer is None and not self._closed:
                 installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                installer.start()
+                try:
+                    installer.start()
+                except RuntimeError as error:
+                    return error
                 self._installer = installer
+        return None
 
     def _install_arrivals(self) -> None:
         while (pending := self._arrived.get()) is not None:

@@ -9,12 +9,14 @@ import numba
 import numpy as np
 import pytest
 from numba import literally
+from test_farm import run_script
 
 import farm
 from farm import CompileState
+from farm.errors import Degraded
 from farm.front.pending import LiteralsWanted
 from farm.pool.instructions import Waited
-from farm.reasons import RefusalReason
+from farm.reasons import DegradedReason, RefusalReason
 
 LARGE = np.arange(10.0**6)
 """Too large to be sent: what reads it is compiled in this process."""
@@ -214,3 +216,72 @@ def test_a_call_does_not_wait_for_what_this_process_compiles_itself(
     assert function.wait(60)
     assert threads == ["farm-installer"]
     assert function.status("(int64,)").reason is RefusalReason.ARRAY_TOO_LARGE
+
+
+# -- where no thread can be started ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("farm-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    return monkeypatch
+
+
+def test_without_threads_calls_run_and_who_waits_compiles_here(barn: farm.Farm, no_threads: pytest.MonkeyPatch) -> None:
+    barn.start()
+    function, strict = farm.njit(double, farm=barn), farm.njit(double, farm=barn, mode="strict")
+    assert function(1) == function(1) == 2
+    assert strict(2) == 4
+    assert strict.status("(int64,)").reason is RefusalReason.NO_POOL
+    assert function.submit("(float64,)").result(60).state is CompileState.UNCOMPILED
+    assert not farm.compile_all([(function, "(float64,)")]).rows[0].compiled
+    assert farm.njit("int64(int64)", farm=barn)(double)(3) == 6
+    stats = barn.stats()
+    assert (stats.pending, stats.local, stats.failed) == (0, 1, 0)
+    assert set(stats.degraded) == {DegradedReason.POOL_UNAVAILABLE}
+    assert stats.degraded[DegradedReason.POOL_UNAVAILABLE] == 2  # once for the background, once for the waiter's job
+    no_threads.undo()
+    function(1)
+    assert function.wait(60)
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+def test_a_missing_installer_is_an_error_for_those_who_ask_for_errors(
+    tmp_path: Path, no_threads: pytest.MonkeyPatch
+) -> None:
+    with farm.Farm(cache_dir=tmp_path / "cache", on_degraded="raise") as barn:
+        function = farm.njit(double, farm=barn)
+        with pytest.raises(Degraded, match="can't start new thread"):
+            function(1)
+        assert function(1) == 2
+
+
+@pytest.mark.parametrize("late", ["a thread", "atexit"])
+def test_first_calls_when_the_main_thread_has_ended_give_results(tmp_path: Path, late: str) -> None:
+    """Whether threads can still be started then differs from Python to Python; the results do not."""
+    done = run_script(
+        tmp_path,
+        f"""
+        import atexit, sys, threading, farm
+        @farm.njit
+        def double(a): return a + a
+        @farm.njit(mode="strict")
+        def strictly(a): return a + a
+        def work():
+            if threading.current_thread() is not threading.main_thread():
+                threading.main_thread().join()
+            print(double(1), strictly(2), double.wait(60), double(3), farm.stats().pending)
+        if {late!r} == "atexit":
+            atexit.register(work)
+        else:
+            threading.Thread(target=work).start()
+        """,
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["2", "4", "True", "6", "0"], "")
