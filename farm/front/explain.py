@@ -8,6 +8,7 @@ from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
 from farm.front.table import CompileState, Entry
+from farm.port.role import compiles_for_others
 
 
 def explain(function: Any, *arguments: Any) -> str:
@@ -15,6 +16,8 @@ def explain(function: Any, *arguments: Any) -> str:
 
     Raises DecorationError for a function that is not the farm's; TypeError if explicit signatures fit none.
     """
+    if compiles_for_others():
+        return "This is a worker: it compiles for the process that calls."
     if not isinstance(function, FarmDispatcher):
         raise DecorationError(f"explain takes a function decorated by farm.njit, not {function!r}")
     types = function.types_of_call(arguments)

@@ -26,6 +26,7 @@ from farm.observe.listeners import Listener, set_level
 from farm.observe.stats import Count, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
+from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
 from farm.reasons import DegradedReason
 
@@ -127,7 +128,12 @@ class Farm:
             settler.supply.forget_store()
 
     def start(self) -> None:
-        """Start the pool in the background, so that the first compile finds it warm. Returns at once."""
+        """Start the pool in the background, so that the first compile finds it warm. Returns at once.
+
+        In a worker, which may import the module that says it, nothing is started.
+        """
+        if compiles_for_others():
+            return
         with contextlib.suppress(NotShippable):  # closed meanwhile
             self.settler().supply.pool(self.config, settings()).start()
 
