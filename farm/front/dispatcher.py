@@ -311,6 +311,8 @@ class FarmDispatcher(HookedDispatcher):
             for entry in self.table.entries():
                 entry.recompile()
                 self.drop_shortcuts(entry.key)
+            if self.declared:
+                self.installation.open_list()
             had = self.installation.discard()
         self._differs = None
         self._literal_positions.clear()

@@ -129,6 +129,30 @@ def test_literal_types_are_never_put_into_the_c_table() -> None:
     assert probe.installation.answer((literal,), PROBATION_CALLS) is not None
 
 
+@pytest.mark.concurrency
+def test_a_last_call_on_probation_beside_a_discard_is_answered() -> None:
+    """It has found its machine code when everything is discarded, and puts nothing into the C table."""
+    probe = Probe(in_machine_code)
+    probe.build(int64)
+
+    class Discarding(dict):  # type: ignore[type-arg]
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            probe.overloads = plain
+            discarder = threading.Thread(target=probe.installation.discard)
+            discarder.start()
+            discarder.join(10)
+            return found
+
+    plain = probe.overloads
+    probe.overloads = Discarding(plain)
+    code = probe.installation.answer((int64,), 1)
+    assert code is not None and code(10**9) != 10**45
+    assert probe.in_table == set()
+    probe.installation.end_probation((int64,))
+    assert probe(10**9) == 10**45
+
+
 def test_discard_forgets_both_tables_and_the_counts() -> None:
     probe = Probe(in_machine_code)
     probe.build(int64, probation=False)
