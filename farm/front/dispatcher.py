@@ -277,6 +277,7 @@ class FarmDispatcher(HookedDispatcher):
         self._lock = threading.Lock()
         self.shortcuts.clear()
         self._tallies.clear()
+        self._dropped.clear()  # their locks too may have been held
         self.installation.reset_in_child()
         self.table.reset_after_fork()
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from farm.config import CompileMode, Fallback
-from farm.errors import DecorationError
+from farm.config import CompileMode, Fallback, OnError
+from farm.errors import DecorationError, Degraded
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
@@ -32,11 +32,17 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
         case CompileState.COMPILED:
             return [f"{name} runs machine code.", _origin(status.origin)]
         case CompileState.COMPILING:
-            return [f"{name} is being compiled: {_queue(function, entry)}. Until then its calls run the fallback."]
+            until = "" if function.mode_now is CompileMode.STRICT else "Until then its calls run the fallback."
+            return [f"{name} is being compiled: {_queue(function, entry)}.", until]
         case CompileState.FAILED if isinstance(status.error, LiteralsWanted):
             return [f"{name} is {status.error}: numba asks for literals there."]
         case CompileState.FAILED:
-            return [f"{name} stays on its fallback: {type(status.error).__name__}: {status.error}"]
+            how = (
+                "cannot be compiled, and its calls raise"
+                if _raises(function, status.error)
+                else "stays on its fallback"
+            )
+            return [f"{name} {how}: {type(status.error).__name__}: {status.error}"]
     return [f"{name} is not compiled.", _not_asked(function, status.requests)]
 
 
@@ -89,13 +95,20 @@ def _not_asked(function: FarmDispatcher, requests: int) -> str:
     )
 
 
+def _raises(function: FarmDispatcher, error: BaseException | None) -> bool:
+    if function.mode_now is CompileMode.STRICT and not function.waits_for_speed_only:
+        return True
+    return isinstance(error, Degraded) or function.farm().config.on_error is OnError.RAISE
+
+
 def _waiting(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:
-    if status_of(entry).state is CompileState.COMPILED:
+    over = status_of(entry).state in (CompileState.COMPILED, CompileState.FAILED)
+    if over or function.mode_now is not CompileMode.STRICT:
         return ""
-    if function.fallback_kind is Fallback.AUTO and function.differs is not None:
+    kind = function.fallback_kind
+    if kind is Fallback.AUTO and function.differs is not None:
         return f"Its calls wait for the compile, because it does not run as plain Python: {function.differs}."
-    if function.body_is_slow:
+    if kind is Fallback.AUTO and function.body_is_slow:
         return "Its calls wait for the compile, because one run of the Python body took over a second."
-    if function.waits:
-        return "Its calls wait for the compile (fallback='wait')."
-    return ""
+    setting = "fallback='wait'" if kind is Fallback.WAIT else "mode='strict'"
+    return f"Its calls wait for the compile ({setting})."

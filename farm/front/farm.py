@@ -23,7 +23,7 @@ from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
 from farm.observe.listeners import Listener, set_level
-from farm.observe.stats import Count, Stats
+from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
 from farm.port.role import compiles_for_others
@@ -273,10 +273,12 @@ class Farm:
 
         started = time.perf_counter()
         result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
+        origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
         result = dispatcher.install(entry.key, result)
-        entry.note_origin(Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started))
+        entry.note_origin(origin)
         entry.publish_at_once(result)
         self.record.counters.count(Count.LOCAL, dispatcher.label)
+        self.record.counters.spend(Duration.COMPILE, origin.compile_s, dispatcher.label)
         return result
 
     def submit(

@@ -270,7 +270,26 @@ def test_explain_names_numbas_error(barn: farm.Farm) -> None:
     function = farm.njit(impossible, farm=barn, fallback=lambda a: a)
     function(1)
     function.wait(60)
-    assert "no_such_attribute" in farm.explain(function, 1)
+    text = farm.explain(function, 1)
+    assert "stays on its fallback" in text and "no_such_attribute" in text
+    barn.configure(on_error="raise")
+    assert "its calls raise" in farm.explain(function, 1)
+
+
+@pytest.mark.parametrize("choice", [{"mode": "strict"}, {"fallback": "wait"}])
+def test_explain_says_of_a_function_whose_calls_wait_that_they_wait_or_raise(
+    barn: farm.Farm, choice: dict[str, str]
+) -> None:
+    function = farm.njit(impossible, farm=barn, **choice)
+    waits = "wait for the compile ({}={!r})".format(*next(iter(choice.items())))
+    assert waits in farm.explain(function, 1)
+    entry = function.table.get_or_create((types.int64,))
+    flight = entry.reserve()
+    text = farm.explain(function, 1)
+    assert "is being compiled" in text and waits in text and "fallback." not in text
+    assert flight is not None and entry.fail(flight, ValueError("no"))
+    assert "its calls raise: ValueError: no" in farm.explain(function, 1)
+    assert "wait" not in farm.explain(function, 1) and "stays" not in farm.explain(function, 1)
 
 
 # -- events ---------------------------------------------------------------------------------------------
@@ -451,6 +470,8 @@ def test_what_must_not_run_as_python_compiles_here_without_a_farm(tmp_path: Path
         assert function(OVERFLOW) != OVERFLOW**3
         assert function.status("(int64,)").state is CompileState.COMPILED
         assert "compiled in this process" in farm.explain(function, OVERFLOW)
+    assert one.stats().local == 2
+    assert one.stats().compile_s == one.stats().per_function[function.label].compile_s > 0
     assert farm.njit(cube, farm=one)(OVERFLOW) == OVERFLOW**3
     one.close()
     with pytest.raises(FarmClosed):
