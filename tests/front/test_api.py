@@ -384,7 +384,10 @@ def test_the_log_level_is_a_setting_and_events_go_to_the_log(tmp_path: Path, cap
     try:
         with farm.Farm(cache_dir=tmp_path / "cache", workers=1, log_level="debug") as one:
             assert logger.level == logging.DEBUG
+            heard = Heard()
+            one.add_listener(heard)
             farm.njit(cube, farm=one, mode="strict")(1)
+            assert heard.of(events.CompileFinished)  # logged before; it comes a moment after the code
             one.configure(log_level="error")
             assert logger.level == logging.ERROR
     finally:
