@@ -88,8 +88,8 @@ class FarmDispatcher(HookedDispatcher):
         self._dropped: list[Tally] = []
         """Of shortcuts that are gone: a thread that had found one just before may count in it just after."""
         self._literal_positions: dict[Types, tuple[int, ...]] = {}
-        # Guards _megamorphic_told, _tallies, _dropped and the adding to numba's `shortcuts`. Nothing is called with
-        # it held.
+        # Guards _megamorphic_told, _tallies, _dropped, the adding to numba's `shortcuts` and the setting of
+        # body_is_slow. Nothing is called with it held.
         self._lock = threading.Lock()
 
     def types_label(self, arguments: Types) -> str:
@@ -169,10 +169,14 @@ class FarmDispatcher(HookedDispatcher):
                 self._note_slow_body()
 
     def _note_slow_body(self) -> None:
-        if self.body_is_slow or self.fallback_kind is not Fallback.AUTO:
+        if self.fallback_kind is not Fallback.AUTO:
             return
-        self.body_is_slow = True
-        for arguments in list(self._tallies):
+        with self._lock:  # no shortcut is added afterwards
+            known, self.body_is_slow = self.body_is_slow, True
+            arguments_with_shortcuts = list(self._tallies)
+        if known:
+            return
+        for arguments in arguments_with_shortcuts:
             self.drop_shortcuts(arguments)
         self.warn(
             f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
@@ -238,7 +242,7 @@ class FarmDispatcher(HookedDispatcher):
             return body
 
         with self._lock:
-            if not pending.settled and mark not in self.shortcuts:
+            if not pending.settled and not self.body_is_slow and mark not in self.shortcuts:
                 self._tallies.setdefault(arguments, []).append((mark, tally))
                 self.shortcuts[mark] = shortcut
 

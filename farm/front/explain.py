@@ -89,10 +89,10 @@ def _not_asked(function: FarmDispatcher, requests: int) -> str:
             f"It was asked for {requests} time(s), and mode='lazy' compiles at the "
             f"{profiler.limits.lazy_threshold}th (setting lazy_threshold)."
         )
-    return (
-        f"{profiler.ongoing} compiles were running, and {profiler.limits.max_ongoing} may (setting max_ongoing): "
-        "its next call asks again."
-    )
+    running = profiler.ongoing
+    if running < profiler.limits.max_ongoing:
+        return "Its next call asks for it."
+    return f"{running} compiles are running, and {profiler.limits.max_ongoing} may (setting max_ongoing)."
 
 
 def _raises(function: FarmDispatcher, error: BaseException | None) -> bool:

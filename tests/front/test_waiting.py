@@ -12,8 +12,9 @@ from numba import literally
 from test_farm import run_script
 
 import farm
-from farm import CompileState
-from farm.errors import Degraded
+from farm import CompileMode, CompileState
+from farm.errors import Degraded, SlowFallbackWarning
+from farm.front import settle
 from farm.front.pending import LiteralsWanted
 from farm.pool.instructions import Waited
 from farm.reasons import DegradedReason, RefusalReason
@@ -200,8 +201,6 @@ def test_an_argument_that_cannot_be_a_literal_is_refused_as_with_numba(barn: far
 def test_a_call_does_not_wait_for_what_this_process_compiles_itself(
     barn: farm.Farm, monkeypatch: pytest.MonkeyPatch, fallback: str
 ) -> None:
-    from farm.front import settle
-
     compile_signature, begun, threads = settle.compile_signature, threading.Event(), []
 
     def noted(*arguments: object) -> object:
@@ -216,6 +215,39 @@ def test_a_call_does_not_wait_for_what_this_process_compiles_itself(
     assert function.wait(60)
     assert threads == ["farm-installer"]
     assert function.status("(int64,)").reason is RefusalReason.ARRAY_TOO_LARGE
+
+
+@pytest.mark.concurrency
+def test_no_shortcut_is_added_once_a_body_was_found_slow(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread finds it slow just when this call is about to add its shortcut."""
+    function = farm.njit(double, farm=barn)
+
+    def meanwhile(identity: object) -> bool:
+        thread, _ = in_thread(function._note_slow_body)
+        thread.start()
+        thread.join(60)
+        return False
+
+    monkeypatch.setattr(barn.record.profiler, "may_become_megamorphic", meanwhile)
+    with pytest.warns(SlowFallbackWarning) as told:
+        assert function(1) == 2
+    function._note_slow_body()
+    assert len(told) == 1
+    assert not function.shortcuts
+    assert function(1) == 2
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+def test_explain_says_of_a_call_that_came_past_the_limit_that_it_did(barn: farm.Farm) -> None:
+    barn.configure(max_ongoing=1)
+    first, second = farm.njit(double, farm=barn), farm.njit(lambda a: a * 3, farm=barn)
+    second(1.5)  # a function's first execution is past the limit
+    assert second.wait(60)
+    slot = barn.record.profiler.should_compile(first.identity, CompileMode.ASYNC, 1)
+    assert slot.compiles and second(1) == 3
+    assert "1 compiles are running, and 1 may (setting max_ongoing)" in farm.explain(second, 1)
+    barn.record.profiler.release()
+    assert "Its next call asks for it." in farm.explain(second, 1)
 
 
 # -- where no thread can be started ---------------------------------------------------------------------
@@ -242,6 +274,7 @@ def test_without_threads_calls_run_and_who_waits_compiles_here(barn: farm.Farm, 
     assert strict.status("(int64,)").reason is RefusalReason.NO_POOL
     assert function.submit("(float64,)").result(60).state is CompileState.UNCOMPILED
     assert not farm.compile_all([(function, "(float64,)")]).rows[0].compiled
+    assert "Its next call asks for it" in farm.explain(function, 1)
     assert farm.njit("int64(int64)", farm=barn)(double)(3) == 6
     stats = barn.stats()
     assert (stats.pending, stats.local, stats.failed) == (0, 1, 0)
