@@ -42,7 +42,7 @@ from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
-from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
+from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_within
 from farm.port.load import LoadRefused, Unpacked, link, unpack
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
@@ -194,14 +194,8 @@ class Settler:
 
         What this process compiles itself is the installer's: the call does not wait for it.
         """
-        if not pending.answer.done():
-            return
-        if pending.answer.exception() is None and not isinstance(pending.answer.result(), wire.Built):
-            return
-        answer = self._prepare(pending)
-        with compiler_lock_if_free() as free:
-            outcome = self._settle_locked(pending, answer) if free else None
-        self._finish(pending, outcome)
+        if pending.answer.done() and not _compiles_here(pending.answer):
+            self._settle_within(pending, 0)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
         """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
@@ -209,7 +203,14 @@ class Settler:
         while not pending.settled:
             if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
                 return False
-            self.settle(pending)
+            if end is None or compiler_lock.is_locked():
+                self.settle(pending)
+            elif _compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
+                break
+            else:
+                self._settle_within(pending, max(0.0, end - time.monotonic()))
+                if not pending.settled and time.monotonic() >= end:
+                    return False
         if compiler_lock.is_locked():  # nobody else is settling it: it is over, or this thread is in the middle of it
             return pending.flight.done.done()
         return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
@@ -222,6 +223,13 @@ class Settler:
         answer = self._prepare(pending)
         with compiler_lock:
             outcome = self._settle_locked(pending, answer)
+        self._finish(pending, outcome)
+
+    def _settle_within(self, pending: Pending, timeout_s: float) -> None:
+        """As `settle`, if the compiler lock can be had in that time."""
+        answer = self._prepare(pending)
+        with compiler_lock_within(timeout_s) as held:
+            outcome = self._settle_locked(pending, answer) if held else None
         self._finish(pending, outcome)
 
     def _settle_locked(self, pending: Pending, answer: AnswerFuture) -> Outcome | None:
@@ -251,6 +259,8 @@ class Settler:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
+            if pending.flight.overtaken and _compiles_here(answer):
+                raise Overtaken()
             result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
                 raise Overtaken()
@@ -386,12 +396,13 @@ class Settler:
     def can_install(self) -> bool:
         """Whether what nobody waits for would be installed; starts the installer. If not it is told, once.
 
-        No thread can be started where a limit is reached, and at the end of a process: for Python 3.12 that begins
-        when the main thread has ended, though other threads go on.
+        No thread can be started where a limit is reached, and at the end of a process: for Python 3.12.1 that begins
+        when the main thread has ended, though other threads go on. Once closing has begun nothing new is taken: without
+        an installer it would be settled by nobody.
         """
         problem = self._run_installer()
         if problem is None:
-            return True
+            return not self._closed
         with self._lock:
             first, self._told_of_no_installer = not self._told_of_no_installer, True
         if first:
@@ -430,6 +441,13 @@ class Settler:
             self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
+
+
+def _compiles_here(answer: AnswerFuture) -> bool:
+    """Whether there is an answer, and it means that this process compiles."""
+    if not answer.done() or answer.exception() is not None:
+        return False
+    return isinstance(answer.result(), (wire.Rejected, wire.Cancelled))
 
 
 def _with_bytes(built: wire.Built, again: wire.FinalAnswer) -> wire.FinalAnswer:

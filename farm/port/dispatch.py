@@ -32,9 +32,9 @@ compiler_lock = global_compiler_lock
 
 
 @contextmanager
-def compiler_lock_if_free() -> Iterator[bool]:
-    """Inside, hold the compiler lock if no other thread does: without waiting. Gives whether it is held."""
-    held: bool = global_compiler_lock._lock.acquire(blocking=False)
+def compiler_lock_within(timeout_s: float) -> Iterator[bool]:
+    """Inside, hold the compiler lock if it could be had within so many seconds. Gives whether it is held."""
+    held: bool = global_compiler_lock._lock.acquire(timeout=timeout_s)
     try:
         yield held
     finally:

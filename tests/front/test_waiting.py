@@ -13,10 +13,11 @@ from test_farm import run_script
 
 import farm
 from farm import CompileMode, CompileState
-from farm.errors import Degraded, SlowFallbackWarning
+from farm.errors import Degraded, FarmClosed, SlowFallbackWarning
 from farm.front import settle
 from farm.front.pending import LiteralsWanted
 from farm.pool.instructions import Waited
+from farm.port.dispatch import compiler_lock
 from farm.reasons import DegradedReason, RefusalReason
 
 LARGE = np.arange(10.0**6)
@@ -80,6 +81,54 @@ def test_a_wait_goes_on_while_another_thread_installs(barn: farm.Farm, monkeypat
 
 
 @pytest.mark.concurrency
+def test_a_wait_with_a_limit_does_not_compile(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installer hears of it later: until then nobody compiles, and above all not the thread that waits."""
+    settler, threads, arrived = barn.settler(), [], []
+    compile_signature, arrive = settle.compile_signature, settler._arrive
+
+    def noted(*arguments: object) -> object:
+        threads.append(threading.current_thread().name)
+        return compile_signature(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(settle, "compile_signature", noted)
+    monkeypatch.setattr(settler, "_arrive", arrived.append)
+    function = farm.njit(from_large, farm=barn)
+    function.submit("(int64,)")
+    assert not function.wait(0.01)
+    assert not function.wait(0)
+    assert not threads
+    arrive(*arrived)
+    assert function.wait(60)
+    assert threads == ["farm-installer"]
+    assert function.status("(int64,)").state is CompileState.COMPILED
+
+
+@pytest.mark.concurrency
+def test_a_wait_with_a_limit_keeps_it_while_another_thread_compiles(barn: farm.Farm) -> None:
+    holds, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with compiler_lock:
+            holds.set()
+            let_go.wait(30)
+
+    holder, _ = in_thread(hold)
+    holder.start()
+    assert holds.wait(60)
+    function = farm.njit(double, farm=barn)
+    function.submit("(int64,)")
+    (pending,) = barn._pending.values()
+    assert pending.wait(60)
+    assert not function.wait(0.01)
+    assert not function.wait(0)
+    assert holder.is_alive()
+    let_go.set()
+    assert function.wait(60)
+    assert function.status("(int64,)").state is CompileState.COMPILED
+    holder.join(60)
+
+
+@pytest.mark.concurrency
 def test_a_waiter_that_is_overtaken_in_the_middle_of_its_wait_asks_again(
     barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +178,27 @@ def test_a_wait_that_begins_before_there_is_a_ticket_still_moves_the_job(
     function(1)
     assert posted == [Waited]
     assert function.wait(60)
+
+
+@pytest.mark.concurrency
+def test_a_farm_that_closes_just_before_a_job_is_taken_leaves_nobody_waiting(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler = barn.settler()
+    reserve = barn._reserve
+
+    def closing(*arguments: object, **more: object) -> object:
+        barn.close()
+        return reserve(*arguments, **more)  # type: ignore[arg-type]
+
+    function = farm.njit(double, farm=barn)
+    with monkeypatch.context() as patch:
+        patch.setattr(barn, "_reserve", closing)
+        status = function.submit("(int64,)")
+    assert isinstance(status.exception(60), FarmClosed) or status.result().state is CompileState.UNCOMPILED
+    assert barn.stats().pending == 0
+    assert not settler.can_install()
+    assert function(1) == 2
 
 
 # -- literals -------------------------------------------------------------------------------------------
