@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
@@ -23,9 +23,10 @@ from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
 from farm.observe.listeners import Listener, set_level
-from farm.observe.stats import Count, Stats
+from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
+from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
 from farm.reasons import DegradedReason
 
@@ -127,7 +128,12 @@ class Farm:
             settler.supply.forget_store()
 
     def start(self) -> None:
-        """Start the pool in the background, so that the first compile finds it warm. Returns at once."""
+        """Start the pool in the background, so that the first compile finds it warm. Returns at once.
+
+        In a worker, which may import the module that says it, nothing is started.
+        """
+        if compiles_for_others():
+            return
         with contextlib.suppress(NotShippable):  # closed meanwhile
             self.settler().supply.pool(self.config, settings()).start()
 
@@ -206,6 +212,8 @@ class Farm:
         return self.config.enabled and not self._closed
 
     def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
+        if mode is not CompileMode.STRICT and not self.settler().can_install():
+            return
         verdicts: list[Verdict] = []
 
         def decide(requests: int) -> bool:
@@ -265,10 +273,12 @@ class Farm:
 
         started = time.perf_counter()
         result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
+        origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
         result = dispatcher.install(entry.key, result)
-        entry.note_origin(Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started))
+        entry.note_origin(origin)
         entry.publish_at_once(result)
         self.record.counters.count(Count.LOCAL, dispatcher.label)
+        self.record.counters.spend(Duration.COMPILE, origin.compile_s, dispatcher.label)
         return result
 
     def submit(
@@ -284,7 +294,7 @@ class Farm:
                 raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
             entries.append(entry)
-            if not self.works:
+            if not self.works or not self.settler().can_install():
                 continue
             pending = self._reserve(dispatcher, entry, return_type, None, batch=not waited)
             if pending is not None:
@@ -344,7 +354,7 @@ class Farm:
                 pending = self._pending.get(state.flight)
             if pending is not None:
                 self.settler().wait(pending)
-            wait([state.flight.done])
+            state.flight.wait()
 
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
         if not self.works:
@@ -431,12 +441,13 @@ def _close_all() -> None:
 
 
 def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:
+    if not future.set_running_or_notify_cancel():  # its owner cancelled it, and whoever waits for it hears of that now
+        return
     status = status_of(entry)
-    with contextlib.suppress(InvalidStateError):  # its owner cancelled it
-        if status.error is not None:
-            future.set_exception(status.error)
-        else:
-            future.set_result(status)
+    if status.error is not None:
+        future.set_exception(status.error)
+    else:
+        future.set_result(status)
 
 
 _farms: "weakref.WeakSet[Farm]" = weakref.WeakSet()

@@ -42,7 +42,7 @@ from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
-from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
+from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_within
 from farm.port.load import LoadRefused, Unpacked, link, unpack
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
@@ -71,9 +71,11 @@ class Settler:
         self._on_settled = on_settled
         self.supply: Final = Supply(record)
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        # Guards _installer, _closed, _ended and the `load_told` of pendings. Nothing that blocks is done with it held.
+        # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
+        # that blocks is done with it held.
         self._lock = threading.Lock()
         self._installer: threading.Thread | None = None
+        self._told_of_no_installer = False
         self._closed = False
         self._ended = False
 
@@ -155,6 +157,8 @@ class Settler:
         pending.order, answer = order, pending.answer
         pending.ticket = self._ticket(pending, order, waited=waited)
         pending.ticket.future.add_done_callback(lambda done: answer.set_result(done.result()))
+        if pending.waited:  # by somebody who came before there was a ticket, perhaps
+            pending.ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
@@ -188,22 +192,30 @@ class Settler:
     # -- settling --------------------------------------------------------------------------------------
 
     def settle_if_free(self, pending: Pending) -> None:
-        """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
-        if not pending.answer.done():
-            return
-        answer = self._prepare(pending)
-        with compiler_lock_if_free() as free:
-            outcome = self._settle_locked(pending, answer) if free else None
-        self._finish(pending, outcome)
+        """Settle now if nobody compiles and nothing has to be compiled: a call whose code is in the store runs it.
+
+        What this process compiles itself is the installer's: the call does not wait for it.
+        """
+        if pending.answer.done() and not _compiles_here(pending.answer):
+            self._settle_within(pending, 0)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and see it settled; False if the time passed before there was one."""
+        """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while pending.wait(None if end is None else max(0.0, end - time.monotonic())):
-            self.settle(pending)  # also waits for whoever is settling it
-            if pending.settled:
-                return True
-        return False
+        while not pending.settled:
+            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
+                return False
+            if end is None or compiler_lock.is_locked():
+                self.settle(pending)
+            elif _compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
+                break
+            else:
+                self._settle_within(pending, max(0.0, end - time.monotonic()))
+                if not pending.settled and time.monotonic() >= end:
+                    return False
+        if compiler_lock.is_locked():  # nobody else is settling it: it is over, or this thread is in the middle of it
+            return pending.flight.done.done()
+        return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
@@ -213,6 +225,13 @@ class Settler:
         answer = self._prepare(pending)
         with compiler_lock:
             outcome = self._settle_locked(pending, answer)
+        self._finish(pending, outcome)
+
+    def _settle_within(self, pending: Pending, timeout_s: float) -> None:
+        """As `settle`, if the compiler lock can be had in that time."""
+        answer = self._prepare(pending)
+        with compiler_lock_within(timeout_s) as held:
+            outcome = self._settle_locked(pending, answer) if held else None
         self._finish(pending, outcome)
 
     def _settle_locked(self, pending: Pending, answer: AnswerFuture) -> Outcome | None:
@@ -242,6 +261,8 @@ class Settler:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
+            if pending.flight.overtaken and _compiles_here(answer):
+                raise Overtaken()
             result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
                 raise Overtaken()
@@ -376,12 +397,35 @@ class Settler:
 
     # -- the installer thread --------------------------------------------------------------------------
 
-    def _run_installer(self) -> None:
+    def can_install(self) -> bool:
+        """Whether what nobody waits for would be installed; starts the installer. If not it is told, once.
+
+        No thread can be started where a limit is reached, and at the end of a process: for Python 3.12.1 that begins
+        when the main thread has ended, though other threads go on. Once closing has begun nothing new is taken: without
+        an installer it would be settled by nobody.
+        """
+        problem = self._run_installer()
+        if problem is None:
+            return not self._closed
+        with self._lock:
+            first, self._told_of_no_installer = not self._told_of_no_installer, True
+        if first:
+            self._record.degraded(DegradedReason.POOL_UNAVAILABLE, f"nothing is compiled in the background: {problem}")
+        return False
+
+    def _run_installer(self) -> RuntimeError | None:
+        """What keeps it from running."""
+        if self._installer is not None:
+            return None
         with self._lock:
             if self._installer is None and not self._closed:
                 installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                installer.start()
+                try:
+                    installer.start()
+                except RuntimeError as error:
+                    return error
                 self._installer = installer
+        return None
 
     def _install_arrivals(self) -> None:
         while (pending := self._arrived.get()) is not None:
@@ -401,6 +445,13 @@ class Settler:
             self._arrived.put(None)
         if installer is not None and installer is not threading.current_thread():
             installer.join(grace_s)
+
+
+def _compiles_here(answer: AnswerFuture) -> bool:
+    """Whether there is an answer, and it means that this process compiles."""
+    if not answer.done() or answer.exception() is not None:
+        return False
+    return isinstance(answer.result(), (wire.Rejected, wire.Cancelled))
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

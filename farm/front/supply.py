@@ -95,11 +95,12 @@ class Supply:
                     problem = refusal
                 if self._store is not None:
                     problems = self._store.problems
+            store = self._store
         for one in problems:
             self._tell(one, "a lower cache directory is left out")
         if problem is not None:
             self._tell(problem, f"nothing is stored in {config.cache_dir}")
-        return self._store
+        return store
 
     def _tell(self, problem: Exception, consequence: str) -> None:
         refused = isinstance(problem, StoreRefused)

@@ -1,5 +1,7 @@
 """Run as a program: compiles named functions and writes their parts to a file, as a worker would.
 
+Beside them, as "prune_stats", what numba said of each there: these numbers depend on what the process compiled before.
+
 python maker.py OUT NAME [NAME ...]
 """
 
@@ -16,10 +18,12 @@ from farm.port.compile import compile_signature, take_apart
 
 
 def main(out: str, names: list[str]) -> None:
-    made = {}
+    pruned: dict[str, tuple[int, ...]] = {}
+    made: dict[str, object] = {"prune_stats": pruned}
     for name in names:
         dispatcher, arguments = SUBJECTS[name]
         result, base = compile_signature(dispatcher, arguments, None, None)
+        pruned[name] = tuple(result.metadata.get("prune_stats", ()))  # object mode has none
         try:
             made[name] = take_apart(result, base)
         except NotShippable as refusal:
