@@ -225,7 +225,10 @@ def test_a_callee_that_fails_is_let_go_and_not_published() -> None:
     shelf = Shelf()
     with pytest.raises(TypingError, match="missing"):
         compiled(shelf, make_caller(jit(outer)), float64)
-    assert shelf.diary == ["ask outer", "ask <lambda>", "close <lambda>", "close outer"]
+    asked = ["ask outer", "ask <lambda>"]
+    if numba.version_info.short < (0, 62):  # numba does not remember what failed: each level tries its callee twice
+        asked = ["ask outer", "ask <lambda>", "ask <lambda>", "ask outer"]
+    assert shelf.diary == asked + [one.replace("ask", "close") for one in reversed(asked)]
 
 
 @pytest.mark.parametrize("first", [0, 1])
