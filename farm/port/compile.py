@@ -13,6 +13,7 @@ from numba.core import event, serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
 from numba.core.errors import ForceLiteralArg
+from numba.core.typed_passes import _reload_parfors
 from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable
@@ -22,6 +23,8 @@ from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
 
 UNRESOLVED_PREFIX = ".numba.unresolved$"
+PARALLEL_SYMBOL = "numba_parallel_for"
+"""What every parallel loop calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def take_apart(result: Any, symbol_base: int) -> Parts:
     recursive = [name for name in symbols.undefined if name.startswith(UNRESOLVED_PREFIX)]
     if recursive:
         raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, recursive[0])
-    environment = _dump_environment(result)
+    environment = _dump_environment(result, _initialisers(result, symbols))
     meta = {
         "library": library.name,
         "defined": list(symbols.defined),
@@ -123,7 +126,17 @@ def _stripped(descriptor: Any) -> Any:
     return copied
 
 
-def _dump_environment(result: Any) -> bytes:
+def _initialisers(result: Any, symbols: elf.Symbols) -> tuple[Any, ...]:
+    """What a process must call before it links the code, so that what the code calls is there.
+
+    From numba 0.63 on a caller inherits this from its callees. Before, only the symbol says that one is parallel.
+    """
+    found = tuple(result.reload_init)
+    inherits = PARALLEL_SYMBOL not in symbols.undefined or _reload_parfors in found
+    return found if inherits else (*found, _reload_parfors)
+
+
+def _dump_environment(result: Any, initialisers: tuple[Any, ...]) -> bytes:
     own = result.environment
     others = [env for env in result._find_referenced_environments() if env is not own]
     returns = result.signature.return_type
@@ -138,7 +151,7 @@ def _dump_environment(result: Any) -> bytes:
                     "signature": result.signature,
                     "lifted": result.lifted,
                     "annotation": str(result.type_annotation),
-                    "reload_init": tuple(result.reload_init),
+                    "reload_init": initialisers,
                     "generator": None if generator is None else (returns, _stripped(generator[0])),
                 }
             )

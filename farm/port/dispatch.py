@@ -66,7 +66,8 @@ class HookedDispatcher(CPUDispatcher):
         targetoptions: dict[str, Any] | None = None,
         pipeline_class: type = Compiler,
     ) -> None:
-        super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
+        # numba takes None for either from 0.62 on
+        super().__init__(py_func, locals or {}, targetoptions or {}, pipeline_class)
         self.in_table: set[Types] = set()
         self.explicit: tuple[Signature, ...] = ()
         self.shortcuts: dict[bytes, Callable[[], Callable[..., Any]]] = {}
