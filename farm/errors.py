@@ -7,6 +7,7 @@
     |-- CompileFailed                       yours: numba refused the function, and its error did not travel
     |-- NotShippable                        nobody's: the function compiles in the front instead
     |-- StoreRefused                        the machine's: the cache directory is not private
+    |   `-- SigningKeyRefused               the machine's: the key file is not private, or is no key
     |-- PoolUnavailable                     ours or the machine's: no worker processes
     |-- FarmClosed                          yours: used after close()
     |-- Degraded                            raised only with on_degraded="raise"
@@ -91,6 +92,13 @@ class StoreRefused(FarmError):
 
     def __str__(self) -> str:
         return f"cache directory {self.path} refused: {self.problem}; {self.remedy}"
+
+
+class SigningKeyRefused(StoreRefused):
+    """The file of the signing key is not to be used. Without it nothing is loaded from a store, and nothing stored."""
+
+    def __str__(self) -> str:
+        return f"signing key file {self.path} refused: {self.problem}; {self.remedy}"
 
 
 class PoolUnavailable(FarmError):

@@ -151,6 +151,7 @@ class Settler:
             config.lower_cache_dirs,
             config.cache_size_max_bytes,
             config.shared_group,
+            signing_key_file=config.signing_key_file,
         )
         pending.order, answer = order, pending.answer
         pending.ticket = self._ticket(pending, order, waited=waited)

@@ -31,6 +31,7 @@ class StoreLibrary:
         self.store = store
         self.nested: list[Nested] = []
         self.misses: Counter[MissReason] = Counter()
+        self._stayed: set[tuple[CompileKey, MissReason]] = set()
         self.degraded: dict[DegradedReason, str] = {}
 
     @property
@@ -57,13 +58,21 @@ class StoreLibrary:
         """The parts under a key, bitcode included: a caller will link them."""
         found = store.get(key)
         if isinstance(found, Miss):
-            self.misses[found.reason] += 1
+            self.missed(key, found.reason)
             return None
         bitcode = found.bitcode()
         if isinstance(bitcode, Miss):
             self.drop(store, key, bitcode)
             return None
         return Parts(dict(found.meta), found.code, bitcode, found.environment)
+
+    def missed(self, key: CompileKey, reason: MissReason) -> None:
+        """Count a miss: once, if a file that does not serve stays where it is and is met again with the lock held."""
+        if reason is not MissReason.ABSENT:
+            if (key, reason) in self._stayed:
+                return
+            self._stayed.add((key, reason))
+        self.misses[reason] += 1
 
     def drop(self, store: DiskStore, key: CompileKey, miss: Miss) -> None:
         """Count an artifact that was found and does not serve, and set it aside if its bytes are bad."""

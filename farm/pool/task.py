@@ -47,8 +47,8 @@ class Order:
         The directory, or None: the artifact comes back over the pipe.
     readonly
         Publish nothing. Callees are still looked up.
-    lower, size_max_bytes, group
-        As `DiskStore` takes them.
+    lower, size_max_bytes, group, signing_key_file
+        As `DiskStore` takes them. The key itself does not travel: payloads are kept, and shown when something fails.
     inline
         Send the artifact over the pipe, wherever else it is: the front did not find it.
     dead
@@ -63,6 +63,7 @@ class Order:
     group: str | None = None
     inline: bool = False
     dead: tuple[int, ...] = ()
+    signing_key_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ def _open(order: Order) -> DiskStore | None:
         size_max_bytes=order.size_max_bytes,
         readonly=order.readonly,
         group=order.group,
+        signing_key_file=order.signing_key_file,
     )
     for pid in order.dead:
         store.remove_temp_of(pid)
@@ -198,7 +200,7 @@ def _look(store: DiskStore, order: Order, library: StoreLibrary) -> Built | None
         case Stored():
             return Built(key, Origin.STORE, 0.0, 0)
         case Miss(reason) if reason is not MissReason.ABSENT:
-            library.misses[reason] += 1
+            library.missed(key, reason)
     return None
 
 

@@ -347,6 +347,32 @@ def test_a_store_whose_place_is_taken_delivers_the_caller_and_is_told(workers: W
     assert built(answer).inline is not None
 
 
+def test_a_worker_signs_what_it_publishes_its_callees_too(workers: Workers, tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_bytes(b"k" * 16)
+    key_file.chmod(0o600)
+    workers.perform("divide")
+    (answer,) = workers.perform(workers.order("divide_plus_one", signing_key_file=key_file))
+    assert origins(answer) == {"divide": Origin.COMPILED}
+    assert built(answer).misses == ((MissReason.UNSIGNED, 1),)
+    store = DiskStore(workers.cache, signing_key_file=key_file)
+    for name in ("divide", "divide_plus_one"):
+        assert isinstance(store.get(workers.functors[name].key), Stored), name
+    again, other = workers.perform(
+        workers.order("divide_plus_one", signing_key_file=key_file),
+        workers.order("divide_plus_two", signing_key_file=key_file),
+    )
+    assert built(again).origin is Origin.STORE and origins(other) == {"divide": Origin.STORE}
+
+
+def test_a_worker_whose_key_file_is_refused_publishes_nothing_and_delivers(workers: Workers, tmp_path: Path) -> None:
+    (answer,) = workers.perform(workers.order("divide_plus_one", signing_key_file=tmp_path / "missing"))
+    reasons = [reason for reason, _ in built(answer).degraded]
+    assert reasons == [DegradedReason.STORE_REFUSED, DegradedReason.DELIVERED_INLINE]
+    assert built(answer).inline is not None
+    assert not workers.stored()
+
+
 def test_a_trim_is_a_job(workers: Workers) -> None:
     workers.perform("divide_plus_one")
     for path in workers.cache.rglob("v1/??/*.farm"):
