@@ -1,6 +1,6 @@
 """Run as a program: compiles named functions and writes their parts to a file, as a worker would.
 
-python maker.py OUT NAME [NAME ...]
+python maker.py OUT NAME[=SYMBOL_BASE] [NAME ...]
 """
 
 import pickle
@@ -17,9 +17,10 @@ from farm.port.compile import compile_signature, take_apart
 
 def main(out: str, names: list[str]) -> None:
     made = {}
-    for name in names:
+    for word in names:
+        name, _, wanted = word.partition("=")
         dispatcher, arguments = SUBJECTS[name]
-        result, base = compile_signature(dispatcher, arguments, None, None)
+        result, base = compile_signature(dispatcher, arguments, None, None, int(wanted) if wanted else None)
         try:
             made[name] = take_apart(result, base)
         except NotShippable as refusal:
