@@ -14,6 +14,7 @@ the bitcode by its text; pickles, in either and in the environment, by the struc
 Not compared: positions and docstrings, which no key has; the annotation, and the times and reports of the compiler.
 """
 
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -45,8 +46,9 @@ NAMES_IN_TEXT: Final = re.compile(r'c"[^"]*"|[@$%!]?"[^"]*"|[@$%][-\w$.]+|^[-\w$
 value."""
 PICKLE: Final = re.compile(r"\.const\.pickledata\.([0-9a-f]{40})(\.sha1)?")
 """The symbol of a pickle, or of its digest. How long a pickle is depends on positions; what it says does not."""
-SIZE: Final = re.compile(r'(@"?\.const\.[^=]+ = [^\[]*)\[\d+ x i8\]|(@\.const\.pickledata\.[0-9a-f]{40}, i32 )\d+')
+SIZE: Final = re.compile(r'(@"?\.const\.[^=]+ = [^\[]*)\[(\d+) x i8\]')
 """How long a constant text or a pickle is: the longer the numbers in it, or the path, the longer."""
+NUMBER: Final = re.compile(r"\bi32 (\d+)")
 TEXT: Final = ".const."
 """What numba calls a constant text, and then the text itself."""
 ALIGNMENT: Final = 16
@@ -71,9 +73,12 @@ def compare(stored: Parts, again: Parts) -> Sameness | tuple[Difference, ...]:
     found: list[Difference] = []
     renaming = Renaming()  # one for all parts: a name is the same name in each
     for name, (one, other, differences) in pairs.items():
-        if one == other:
-            continue
         try:
+            if one == other:
+                if one is stored.code:  # then nothing may be called otherwise elsewhere
+                    names = elf.read_symbols(one)
+                    all(renaming.text(symbol, symbol) for symbol in (*names.defined, *names.undefined))
+                continue
             for where, here, there in differences(one, other, renaming):
                 found.append((f"{name}, {where}", here, there))
                 if len(found) == DIFFERENCES_MAX:
@@ -180,6 +185,9 @@ def _differences_of_pieces(
 ) -> Iterator[Difference]:
     pickled = PICKLE.fullmatch(name)
     if pickled is not None and pickled[2] is None:
+        if hashlib.sha1(one).hexdigest() != pickled[1]:
+            yield where, "another pickle than its name says", shown(other)
+            return
         yield from _differences_of_pickles(one, other, where, renaming)
         return
     if pickled is not None and one.hex() == pickled[1]:
@@ -240,13 +248,16 @@ def _same_relocation(
 
 def _differences_of_bitcode(one: bytes, other: bytes, renaming: Renaming) -> Iterator[Difference]:
     here, there = (str(llvm.parse_bitcode(data)).splitlines() for data in (one, other))
+    ours, theirs = ([int(found[2]) for line in text if (found := SIZE.match(line))] for text in (here, there))
+    sizes = set(zip(ours, theirs, strict=False))  # two of other numbers differ, and are found to
     for number, (a, b) in enumerate(zip_longest(here, there), start=1):
         if a == b:
             continue
         if a is None or b is None:
             yield f"line {number}", shown(a), shown(b)
             return  # the rest is shifted
-        first, second = (SIZE.sub(r"\1\2", line) for line in (a, b))
+        first, second = (SIZE.sub(r"\1", line) for line in (a, b))
+        second = _with_sizes_of(first, second, sizes)
         if NAMES_IN_TEXT.split(first) != NAMES_IN_TEXT.split(second):
             yield f"line {number}", shown(a), shown(b)
             return
@@ -257,6 +268,20 @@ def _differences_of_bitcode(one: bytes, other: bytes, renaming: Renaming) -> Ite
             elif x != y:
                 name = first.partition(" = ")[0].strip('@"')
                 yield from _differences_of_pieces(name, _bytes_of(x), _bytes_of(y), f"line {number}", set(), renaming)
+
+
+def _with_sizes_of(first: str, second: str, sizes: set[tuple[int, int]]) -> str:
+    """The second line with the first one's numbers where these say how long a pickle is."""
+    numbers = NUMBER.findall(first)
+    if len(numbers) != len(NUMBER.findall(second)):
+        return second
+    left = iter(numbers)
+
+    def number(match: re.Match[str]) -> str:
+        there = next(left)
+        return f"i32 {there}" if (int(there), int(match[1])) in sizes else match[0]
+
+    return NUMBER.sub(number, second)
 
 
 def _bytes_of(constant: str) -> bytes:
