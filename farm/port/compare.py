@@ -19,7 +19,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from enum import Enum
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 import llvmlite.binding as llvm
@@ -39,8 +39,8 @@ class Sameness(Enum):
 
 DESCRIBED: Final = ("defined", "undefined", "target", "classes")
 """What of the description says something about the machine code."""
-DIFFERENCES_MAX: Final = 8
-"""A guess: so many are told; what follows is mostly their consequence."""
+DIFFERENCES_MAX: Final = 3
+"""A guess: so many of each part are told; what follows is mostly their consequence."""
 NAMES_IN_TEXT: Final = re.compile(r'c"[^"]*"|[@$%!]?"[^"]*"|[@$%][-\w$.]+|^[-\w$.]+(?=:)')
 """In LLVM's text: constants of bytes, quoted names and strings, names, and labels. A hexadecimal number elsewhere is a
 value."""
@@ -79,13 +79,11 @@ def compare(stored: Parts, again: Parts) -> Sameness | tuple[Difference, ...]:
                     names = elf.read_symbols(one)
                     all(renaming.text(symbol, symbol) for symbol in (*names.defined, *names.undefined))
                 continue
-            for where, here, there in differences(one, other, renaming):
-                found.append((f"{name}, {where}", here, there))
-                if len(found) == DIFFERENCES_MAX:
-                    break
+            first = islice(differences(one, other, renaming), DIFFERENCES_MAX)
+            found += [(f"{name}, {where}", here, there) for where, here, there in first]
         except Exception as error:  # bytes that nothing can be made of: then they differ as bytes
             found.append((name, f"{len(one)} bytes", f"{len(other)} bytes ({type(error).__name__}: {error})"))
-    return tuple([*described, *found][:DIFFERENCES_MAX]) or Sameness.EQUIVALENT
+    return (*described, *found) or Sameness.EQUIVALENT
 
 
 def _description(value: Any) -> Any:
