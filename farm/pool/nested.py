@@ -203,6 +203,6 @@ def as_artifact(key: CompileKey, parts: Parts, compile_s: float) -> Artifact:
 def key_told(meta: Mapping[str, Any]) -> CompileKey | None:
     """The key that an artifact says it was made under."""
     try:
-        return CompileKey.from_digests(meta[KEY_PARTS])
+        return CompileKey.from_digests(meta[KEY_PARTS]) if meta[KEY_PARTS] else None
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

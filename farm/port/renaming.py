@@ -2,8 +2,8 @@
 
 numba puts into names what only one process, or one compile, has: the address of an object, the number of a compile
 (`target.renew_symbol_names`), the identity of a dispatcher or of a stand-in, the digest of a pickle that holds any
-of these. Two texts say the same if all else is equal and one renaming explains all of the rest: what is called A
-here must be called B there, everywhere, and nothing else may be called B.
+of these, the hash of a constant. Two texts say the same if all else is equal and one renaming explains all of the
+rest: what is called A here must be called B there, everywhere, and nothing else may be called B.
 """
 
 import re
@@ -15,6 +15,7 @@ VOLATILE: Final = re.compile(
     r"|\$\d{10,}"  # the same in numba's other names
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # a dispatcher's uuid
     r"|pickle(?:data|buf)\.[0-9a-f]{40}"  # a pickle in machine code, by its digest
+    r"|\.bytes\.-?\d+"  # a constant of bytes, by its hash(): another under another hash seed
     r"|(?<=\n[0-9a-f]{16}\n)[0-9a-f]{16}(?=\n)"  # a stand-in's number
 )
 NUMBER: Final = re.compile(r"(?:B\d+v|\$)(\d+)")

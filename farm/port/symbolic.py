@@ -58,10 +58,11 @@ CODE_BY: Final = Named("numba.cloudpickle.cloudpickle", "_builtin_type")
 TYPE: Final = Named("numba.core.types.abstract", "_type_reconstructor")
 OF_ONE_PROCESS: Final = ("_code", "_cache")
 """What attributes of a numba type end in that count the types of one process, or remember what was asked of one."""
+PLAIN: Final = Named("", "a plain value")
 POSITIONS_IN_CODE: Final = {18: (10, 13, 14), 16: (10, 12, 13)}
 """File, first line and line table among the arguments of a code object: of Python 3.11 and later, and of 3.10."""
 CONSTANTS_IN_CODE: Final = 7
-NOT_COMPARED: Final = frozenset({"__doc__", "__file__", "annotation", "doc", "firstlineno"})
+NOT_COMPARED: Final = tuple(f"[{name!r}]" for name in ("__doc__", "__file__", "annotation", "doc", "firstlineno"))
 """Attributes that are positions or are for people."""
 
 
@@ -126,10 +127,10 @@ def differences(first: Any, second: Any, where: str, renaming: Renaming) -> Iter
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is itself in the pickle, and not something made of it."""
+    """Whether a value is itself in the pickle, and nothing in it is made by a call."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
-    return not isinstance(value, (Made, Named))
+    return isinstance(value, (str, bytes, int, float, complex, type(None), type(...)))
 
 
 def shown(value: object) -> str:
@@ -166,7 +167,8 @@ def _inner(one: Any, other: Any, place: str) -> "list[tuple[Any, Any, str]] | st
         if len(one) != len(other):
             return f"{len(one)} and {len(other)} items"
         if all(isinstance(key, (str, int)) for key in (*one, *other)) and one.keys() == other.keys():
-            return [(one[key], other[key], f"{place}[{key!r}]") for key in one if key not in NOT_COMPARED]
+            pairs = [(one[key], other[key], f"{place}[{key!r}]") for key in one]
+            return [(_kind(a), _kind(b), p) if p.endswith(NOT_COMPARED) else (a, b, p) for a, b, p in pairs]
         items = zip(one.items(), other.items(), strict=True)
         return [(a, b, f"{place}{{{index}}}") for index, (a, b) in enumerate(items)]
     if isinstance(one, (set, frozenset)):
@@ -184,7 +186,7 @@ def _inner(one: Any, other: Any, place: str) -> "list[tuple[Any, Any, str]] | st
 
 def _of_made(one: Made, other: Made, place: str) -> list[tuple[Any, Any, str]]:
     if one.made_by == other.made_by == LOCATION:
-        return []
+        return [(_kind(_values(one)), _kind(_values(other)), place)]
     return [
         (one.made_by, other.made_by, f"{place}.made_by"),
         (_arguments(one), _arguments(other), f"{place}.arguments"),
@@ -193,12 +195,21 @@ def _of_made(one: Made, other: Made, place: str) -> list[tuple[Any, Any, str]]:
     ]
 
 
+def _kind(value: Any) -> Any:
+    """What is not compared must still be a plain value, and not something that is made when it is unpickled."""
+    return PLAIN if is_plain(value) else value
+
+
+def _values(made: Made) -> Any:
+    return [made.arguments, made.items, [list(one.values()) if isinstance(one, dict) else one for one in made.state]]
+
+
 def _arguments(made: Made) -> Any:
     """What a thing is made with, without positions and without what one process alone knows."""
     arguments, by = made.arguments, made.made_by
     if by == PLACE:
-        content, part, offset, (function, _, _) = arguments
-        return content, part, offset, function
+        content, part, offset, (function, file, line) = arguments
+        return content, part, offset, function, _kind((file, line))
     if by == TYPE:
         how, what, state = arguments
         return how, what, {name: value for name, value in state.items() if not name.endswith(OF_ONE_PROCESS)}
@@ -206,8 +217,8 @@ def _arguments(made: Made) -> Any:
         constants = arguments[CONSTANTS_IN_CODE]
         if constants and isinstance(constants[0], str):  # the docstring
             arguments = (*arguments[:CONSTANTS_IN_CODE], constants[1:], *arguments[CONSTANTS_IN_CODE + 1 :])
-        left_out = POSITIONS_IN_CODE.get(len(arguments), ())
-        return tuple(value for index, value in enumerate(arguments) if index not in left_out)
+        positions = POSITIONS_IN_CODE.get(len(arguments), ())
+        return tuple(_kind(value) if index in positions else value for index, value in enumerate(arguments))
     return arguments
 
 

@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from subjects import SUBJECTS
 
 from farm.errors import NotShippable
-from farm.port import elf, symbolic
+from farm.port import elf
 from farm.port.compare import Sameness, compare
 from farm.port.compile import Parts
-from farm.port.renaming import Exact, Renaming, masked
 
 Made = dict[str, Parts]
 
@@ -207,86 +206,3 @@ def test_times_and_reports_are_not_compared(made: Made) -> None:
     parts = made["add"]
     other = tampered(parts, meta={**parts.meta, "metadata": {"timers": {"llvm_lock": 1.0}}, "compile_s": 3.0})
     assert compare(parts, other) is Sameness.IDENTICAL
-
-
-# -- names ------------------------------------------------------------------------------------------------
-
-
-def test_one_renaming_explains_all_or_nothing() -> None:
-    renaming = Renaming()
-    assert renaming.text("f at 0x7f0000000001, g at 0x7f0000000002", "f at 0x7f0000000003, g at 0x7f0000000004")
-    assert renaming.text("0x7f0000000001", "0x7f0000000003")
-    assert not renaming.text("0x7f0000000001", "0x7f0000000004"), "it is called otherwise there"
-    assert not renaming.text("0x7f0000000005", "0x7f0000000003"), "that is the name of another"
-
-
-def test_numbers_of_compiles_are_the_same_in_each_notation_and_in_any_length() -> None:
-    renaming = Renaming()
-    assert renaming.text("_ZN1m1fB19v1234567890123456789B4abcdEd", "_ZN1m1fB11v98765432100B4abcdEd")
-    assert renaming.text("f$1234567890123456789", "f$98765432100")
-    assert renaming.number(1234567890123456789, 98765432100)
-    assert not renaming.number(1234567890123456788, 98765432100)
-    assert not Renaming().number(10**15, 10**15 + 1), "a large constant is no number of a compile"
-
-
-def test_what_is_no_such_name_must_be_equal() -> None:
-    for one, other in (("f", "g"), ("x = 0x10", "x = 0x11"), ("v1", "v2"), ("a$1", "a$2")):
-        assert not Renaming().text(one, other)
-    assert not Exact().text("0x7f0000000001", "0x7f0000000002")
-    assert masked("f at 0x7f0000000001") == masked("f at 0x7f0000000002") == "f at *"
-
-
-# -- pickles ----------------------------------------------------------------------------------------------
-
-
-def forbidden(*_: object) -> None:
-    raise AssertionError("this must not be called")
-
-
-class Trap:
-    def __init__(self, content: object) -> None:
-        self.content = content
-
-    def __reduce__(self) -> object:
-        return forbidden, (self.content,), {"state": self.content}, iter([1]), iter([("k", 2)])
-
-
-def differing(one: object, other: object) -> list[str]:
-    first, second = symbolic.read(pickle.dumps(one)), symbolic.read(pickle.dumps(other))
-    return [place for place, _, _ in symbolic.differences(first, second, "", Renaming())]
-
-
-def test_a_pickle_is_read_without_calling_what_it_names() -> None:
-    assert differing(Trap(1), Trap(1)) == []
-    assert differing(Trap("a"), Trap("b"))[0] == ".arguments[0]"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (1, True),
-        (1, 1.0),
-        (0.0, -0.0),
-        ("a", b"a"),
-        ([1], (1,)),
-        ([1, 2], [1]),
-        ({"a": 1}, {"a": 2}),
-        ({"a": 1}, {"b": 1}),
-        ({1, 2}, {1, 3}),
-        (complex(0.0), complex(-0.0)),
-        (pickle.dumps([1]), pickle.dumps([2])),
-        (int, float),
-        ([float("nan")], [0.0]),
-    ],
-)
-def test_values_that_differ_in_anything_differ(one: object, other: object) -> None:
-    assert differing(one, one) == []
-    assert differing(one, other)
-
-
-def test_sharing_makes_no_difference_and_a_loop_has_an_end() -> None:
-    text = "".join(["sha", "red"])
-    assert differing([text, text], ["shared", "".join(["sha", "red"])]) == []
-    loop: list[object] = []
-    loop.append(loop)
-    assert differing(loop, loop) == []
