@@ -44,10 +44,14 @@ DIFFERENCES_MAX: Final = 3
 NAMES_IN_TEXT: Final = re.compile(r'c"[^"]*"|[@$%!]?"[^"]*"|[@$%][-\w$.]+|^[-\w$.]+(?=:)')
 """In LLVM's text: constants of bytes, quoted names and strings, names, and labels. A hexadecimal number elsewhere is a
 value."""
+GLOBAL: Final = ("@", "$", "!", '"')
+"""How names begin that mean something outside a function. Others do not: numba numbers blocks as it goes."""
+FUNCTION: Final = re.compile(r"^(?=define )", re.MULTILINE)
 PICKLE: Final = re.compile(r"\.const\.pickledata\.([0-9a-f]{40})(\.sha1)?")
 """The symbol of a pickle, or of its digest. How long a pickle is depends on positions; what it says does not."""
-SIZE: Final = re.compile(r'(@"?\.const\.[^=]+ = [^\[]*)\[(\d+) x i8\]')
+SIZE: Final = re.compile(r'(?<=\bconstant )\[(\d+) x i8\](?= c")')
 """How long a constant text or a pickle is: the longer the numbers in it, or the path, the longer."""
+UNSIZED: Final = "[i8]"
 NUMBER: Final = re.compile(r"\bi32 (\d+)")
 TEXT: Final = ".const."
 """What numba calls a constant text, and then the text itself."""
@@ -245,27 +249,48 @@ def _same_relocation(
 
 
 def _differences_of_bitcode(one: bytes, other: bytes, renaming: Renaming) -> Iterator[Difference]:
-    here, there = (str(llvm.parse_bitcode(data)).splitlines() for data in (one, other))
-    ours, theirs = ([int(found[2]) for line in text if (found := SIZE.match(line))] for text in (here, there))
+    here, there = (str(llvm.parse_bitcode(data)) for data in (one, other))
+    ours, theirs = ([int(found[1]) for found in SIZE.finditer(text)] for text in (here, there))
     sizes = set(zip(ours, theirs, strict=False))  # two of other numbers differ, and are found to
-    for number, (a, b) in enumerate(zip_longest(here, there), start=1):
-        if a == b:
-            continue
+    number = 1
+    for first, second in zip_longest(FUNCTION.split(here), FUNCTION.split(there)):
+        if first is None or second is None:
+            yield f"line {number}", shown(first), shown(second)
+            return
+        if first != second:
+            found = _differences_of_text(first.splitlines(), second.splitlines(), number, sizes, renaming)
+            difference = next(found, None)
+            if difference is not None:
+                yield difference
+                yield from found
+                return  # the rest is shifted
+        number += first.count("\n")
+
+
+def _differences_of_text(
+    here: list[str], there: list[str], number: int, sizes: set[tuple[int, int]], renaming: Renaming
+) -> Iterator[Difference]:
+    """Differences of one function, or of what lies between functions."""
+    inside = Renaming()
+    for at, (a, b) in enumerate(zip_longest(here, there), start=number):
         if a is None or b is None:
-            yield f"line {number}", shown(a), shown(b)
-            return  # the rest is shifted
-        first, second = (SIZE.sub(r"\1", line) for line in (a, b))
+            yield f"line {at}", shown(a), shown(b)
+            return
+        first, second = (SIZE.sub(UNSIZED, line) for line in (a, b))
         second = _with_sizes_of(first, second, sizes)
         if NAMES_IN_TEXT.split(first) != NAMES_IN_TEXT.split(second):
-            yield f"line {number}", shown(a), shown(b)
+            yield f"line {at}", shown(a), shown(b)
             return
         for x, y in zip(NAMES_IN_TEXT.findall(first), NAMES_IN_TEXT.findall(second), strict=True):
-            if not x.startswith('c"'):
+            if x.startswith('c"'):
+                if x != y:
+                    name = first.partition(" = ")[0].strip('@"')
+                    yield from _differences_of_pieces(name, _bytes_of(x), _bytes_of(y), f"line {at}", set(), renaming)
+            elif x[0] in GLOBAL and not first.startswith(f"{x}:"):
                 if not renaming.text(x, y):
-                    yield f"line {number}", shown(x), shown(y)
-            elif x != y:
-                name = first.partition(" = ")[0].strip('@"')
-                yield from _differences_of_pieces(name, _bytes_of(x), _bytes_of(y), f"line {number}", set(), renaming)
+                    yield f"line {at}", shown(x), shown(y)
+            elif not inside.name(x.strip('%"'), y.strip('%"')):
+                yield f"line {at}", shown(x), shown(y)
 
 
 def _with_sizes_of(first: str, second: str, sizes: set[tuple[int, int]]) -> str:

@@ -56,7 +56,7 @@ LOCATION: Final = Named("numba.core.ir", "Loc")
 PLACE: Final = Named("farm.port.places", "locate")
 CODE_BY: Final = Named("numba.cloudpickle.cloudpickle", "_builtin_type")
 TYPE: Final = Named("numba.core.types.abstract", "_type_reconstructor")
-OF_ONE_PROCESS: Final = ("_code", "_cache")
+OF_ONE_PROCESS: Final = ("_code", "_cache", "_depth", "_impl_keys")
 """What attributes of a numba type end in that count the types of one process, or remember what was asked of one."""
 PLAIN: Final = Named("", "a plain value")
 POSITIONS_IN_CODE: Final = {18: (10, 13, 14), 16: (10, 12, 13)}
