@@ -7,7 +7,7 @@ Identical is what names nothing that differs each time. Not so: parallel code an
 object mode blocks (a dispatcher's identity); callers of other functions (an address in the annotation); what links a
 callee that no library keeps, or one that was published again since (its names); what a worker made that had numba's
 own functions in memory from an earlier job (names were counted otherwise); a function that has moved in its file, or
-with it (positions). These are compared part by part: the machine code by symbols, relocations and what lies between;
+with it (positions); what has two copies of a callee in it, made at the same time by two workers (`port.merged`). These are compared part by part: the machine code by symbols, relocations and what lies between;
 the bitcode by its text; pickles, in either and in the environment, by the structure that they describe
 (`port.symbolic`). Nothing of them is run.
 
@@ -17,14 +17,14 @@ Not compared: positions and docstrings, which no key has; the annotation, and th
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice, zip_longest
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from farm.port import elf, symbolic
+from farm.port import elf, merged, symbolic
 from farm.port.compile import Parts
 from farm.port.renaming import Exact, Renaming, masked
 from farm.port.symbolic import Difference, is_plain, shown
@@ -87,7 +87,32 @@ def compare(stored: Parts, again: Parts) -> Sameness | tuple[Difference, ...]:
             found += [(f"{name}, {where}", here, there) for where, here, there in first]
         except Exception as error:  # bytes that nothing can be made of: then they differ as bytes
             found.append((name, f"{len(one)} bytes", f"{len(other)} bytes ({type(error).__name__}: {error})"))
-    return (*described, *found) or Sameness.EQUIVALENT
+    differing = (*described, *found)
+    if described and _same_when_merged(stored, again):
+        return Sameness.EQUIVALENT
+    return differing or Sameness.EQUIVALENT
+
+
+def _targets(file: elf.Object) -> Callable[[elf.Relocation], tuple[str, int]]:
+    return _Laid(file).target
+
+
+def _same_when_merged(stored: Parts, again: Parts) -> bool:
+    """Whether they differ in nothing but how many copies of a callee are in them: then in what is defined, too."""
+    try:
+        described = [
+            {masked(str(one)) for one in stored.meta[name]} == {masked(str(one)) for one in again.meta[name]}
+            for name in ("defined", "undefined", "classes")
+        ]
+        return (
+            all(described)
+            and stored.meta["target"] == again.meta["target"]
+            and merged.of_code(stored.code, _targets) == merged.of_code(again.code, _targets)
+            and merged.of_bitcode(stored.bitcode, _bytes_of) == merged.of_bitcode(again.bitcode, _bytes_of)
+            and merged.of_environment(stored.environment) == merged.of_environment(again.environment)
+        )
+    except Exception:  # bytes that nothing can be made of
+        return False
 
 
 def _description(value: Any) -> Any:

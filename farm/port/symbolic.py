@@ -126,6 +126,26 @@ def differences(first: Any, second: Any, where: str, renaming: Renaming) -> Iter
             waiting.extend(reversed(inner))
 
 
+def canonical(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """A structure of tuples that is equal for equal pickles, without what is not compared; for its repr."""
+    if id(value) in above:
+        return "itself"
+    above = (*above, id(value))
+    if isinstance(value, Made):
+        parts = (value.made_by, _arguments(value), value.state, value.items)
+        if value.made_by == LOCATION:
+            parts = (value.made_by, _kind(_values(value)), [], [])
+        return ("made", *(canonical(one, above) for one in parts))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *(canonical(one, above) for one in value))
+    if isinstance(value, dict):
+        items = [(key, _kind(one) if f"[{key!r}]" in NOT_COMPARED else one) for key, one in value.items()]
+        return ("dict", *((canonical(key, above), canonical(one, above)) for key, one in items))
+    if isinstance(value, (set, frozenset)):
+        return ("set", *sorted((canonical(one, above) for one in value), key=_order))
+    return value
+
+
 def is_plain(value: object) -> bool:
     """Whether a value is itself in the pickle, and nothing in it is made by a call."""
     if isinstance(value, (tuple, list)):

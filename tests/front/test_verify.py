@@ -45,6 +45,22 @@ def calls_add(a, b):
     return inner(a, b) * 2
 
 
+@numba.njit
+def checked(a, b):
+    if a < 0:
+        raise ValueError("negative", a)
+    return b
+
+
+@numba.njit
+def calls_checked(a, b):
+    return checked(a, b) + a
+
+
+def calls_both(a, b):
+    return calls_checked(a, b) + checked(b, a) * 4.0
+
+
 def raises(a, b):
     if a < 0:
         raise ValueError("negative", a)
@@ -108,12 +124,12 @@ def verifying(cache: Path) -> Iterator[Verifying]:
 def fill(cache: Path, *functions: Callable[..., Any], **options: Any) -> None:
     with farm.Farm(cache_dir=cache, workers=1) as one:
         for function in functions:
-            farm.njit(function, farm=one, **options).compile(FLOATS)
+            farm.njit(getattr(function, "py_func", function), farm=one, **options).compile(FLOATS)
         assert one.stats().compiled == len(functions)
 
 
 def key_of(function: Callable[..., Any]) -> CompileKey:
-    return make_functor(numba.njit(function), TYPES, None).key
+    return make_functor(numba.njit(getattr(function, "py_func", function)), TYPES, None).key
 
 
 def stored(cache: Path, function: Callable[..., Any]) -> Artifact:
@@ -178,6 +194,28 @@ def test_a_callee_published_again_under_other_names_leaves_its_callers_right(cac
     one = verifying()
     assert farm.njit(calls_add, farm=one).compile(FLOATS)(1.0, 2.0) == 6.0
     assert one.stats().verified == 2
+
+
+def test_two_copies_of_one_callee_in_a_caller_are_one_when_it_is_compiled_again(
+    cache: Path, verifying: Verifying
+) -> None:
+    """As when two workers publish one callee at the same time, each under names of its own."""
+    fill(cache, calls_checked)
+    (path,) = [cache / "v1" / key.hex[:2] / f"{key.hex}.farm" for key in (stored(cache, checked).key,)]
+    path.unlink()
+    fill(cache, checked)
+    fill(cache, calls_both)
+    names = stored(cache, calls_both).meta["defined"]
+    assert len([name for name in names if "NumbaEnv" in name and "7checked" in name]) == 2
+    one = verifying()
+    assert farm.njit(calls_both, farm=one).compile(FLOATS)(1.0, 2.0) == 7.0
+    assert one.stats().verified == 3
+    forged = stored(cache, calls_both)
+    assert forged.code.count(struct.pack("<d", 4.0)) == 1
+    code = forged.code.replace(struct.pack("<d", 4.0), struct.pack("<d", 5.0))
+    put_under(cache, calls_both, replace(forged, code=code))
+    with pytest.raises(VerifyFailed):
+        farm.njit(calls_both, farm=verifying()).compile(FLOATS)
 
 
 def test_a_function_that_has_moved_since_verifies_clean(cache: Path, tmp_path: Path) -> None:
