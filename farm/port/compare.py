@@ -7,9 +7,10 @@ Identical is what names nothing that differs each time. Not so: parallel code an
 object mode blocks (a dispatcher's identity); callers of other functions (an address in the annotation); what links a
 callee that no library keeps, or one that was published again since (its names); what a worker made that had numba's
 own functions in memory from an earlier job (names were counted otherwise); a function that has moved in its file, or
-with it (positions); what has two copies of a callee in it, made at the same time by two workers (`port.merged`). These are compared part by part: the machine code by symbols, relocations and what lies between;
-the bitcode by its text; pickles, in either and in the environment, by the structure that they describe
-(`port.symbolic`). Nothing of them is run.
+with it (positions); what has two copies of a callee in it, made at the same time by two workers (`port.merged`).
+These are compared part by part: the machine code by symbols, relocations and what lies between; the bitcode by its
+text; pickles, in either and in the environment, by the structure that they describe (`port.symbolic`). Nothing of
+them is run.
 
 Not compared: positions and docstrings, which no key has; the annotation, and the times and reports of the compiler.
 """
