@@ -15,7 +15,15 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
-from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable, SignatureError
+from farm.errors import (
+    CompileFailedWarning,
+    ConfigError,
+    Degraded,
+    FarmClosed,
+    NotShippable,
+    SignatureError,
+    VerifyFailed,
+)
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
@@ -42,7 +50,7 @@ class Farm:
     """
 
     def __init__(self, **settings: object) -> None:
-        self.config = _without_promises(Config.from_environment().with_changes(**settings))
+        self.config = Config.from_environment().with_changes(**settings)
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
@@ -113,7 +121,7 @@ class Farm:
 
     def configure(self, **changes: object) -> None:
         """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
-        changed = _without_promises(self.config.with_changes(**changes))
+        changed = self.config.with_changes(**changes)
         settler = self._settler
         if settler is not None:
             from farm.front.supply import POOL_SETTINGS
@@ -184,7 +192,7 @@ class Farm:
         if mode is CompileMode.STRICT:
             try:
                 result = self.result(dispatcher, entry) if self.works else self._without_farm(dispatcher, entry, None)
-            except LiteralsWanted:
+            except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
                 if not dispatcher.waits_for_speed_only or self.config.on_error is OnError.RAISE:
@@ -366,7 +374,7 @@ class Farm:
     def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], error: BaseException) -> None:
         if isinstance(error, LiteralsWanted):
             raise error
-        if isinstance(error, Degraded) or self.config.on_error is OnError.RAISE:
+        if isinstance(error, (Degraded, VerifyFailed)) or self.config.on_error is OnError.RAISE:
             raise error.with_traceback(None)
         unreported = entry.take_unreported_error()
         if unreported is not None:
@@ -412,15 +420,6 @@ class Farm:
         if unlocked:
             self.config = self.config.with_changes(enabled=False)
             self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
-
-
-def _without_promises(config: Config) -> Config:
-    """Refuse settings that would promise what is not there yet. Raises ConfigError."""
-    if config.signing_key_file is not None:
-        raise ConfigError("signing_key_file", str(config.signing_key_file), "none: artifacts are not signed yet")
-    if config.verify:
-        raise ConfigError("verify", True, "false: stored artifacts are not verified by compiling again yet")
-    return config
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from farm.errors import (
     NotShippable,
     OutOfMemory,
     TimedOut,
+    VerifyFailed,
     WorkerDied,
 )
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
@@ -83,6 +84,8 @@ class Settler:
 
     def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
+        if self._config().verify:  # then a load is a compile too
+            return None
         try:
             found = self.supply.look_up(self._config(), self._functor(dispatcher, arguments, None).key)
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
@@ -105,7 +108,7 @@ class Settler:
             pending.key = functor.key
             started = time.perf_counter()
             found = self.supply.look_up(self._config(), functor.key)
-            if isinstance(found, Stored):
+            if isinstance(found, Stored) and not self._config().verify:
                 pending.load_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
             self._submit(pending, functor, waited=waited)
@@ -153,6 +156,8 @@ class Settler:
             config.lower_cache_dirs,
             config.cache_size_max_bytes,
             config.shared_group,
+            signing_key_file=config.signing_key_file,
+            verify=config.verify,
         )
         pending.order, answer = order, pending.answer
         pending.ticket = self._ticket(pending, order, waited=waited)
@@ -163,7 +168,7 @@ class Settler:
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
         order = replace(order, dead=self.supply.take_dead())
-        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
+        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s, order.verify)
         return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=pending.batch)
 
     def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
@@ -283,6 +288,8 @@ class Settler:
         if isinstance(outcome, tuple):
             self._record.finished(pending, *outcome)
         elif not isinstance(outcome, _NO_FAILURE):
+            if isinstance(outcome, VerifyFailed):  # also where nobody calls the function again
+                LOG.error("%s", outcome)
             self._record.failed(pending, outcome)
 
     def _obtain(self, pending: Pending, answer: wire.FinalAnswer) -> tuple[Any, Origin]:
@@ -302,6 +309,8 @@ class Settler:
                 if literals is not None and not are_literal(pending.entry.key, literals):
                     raise LiteralsWanted(literals)
                 raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
+            case wire.Differs():
+                raise _verify_failed(answer)
             case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
                 raise _loss(pending.label, answer)
             case wire.StoreTrimmed():
@@ -364,7 +373,9 @@ class Settler:
         for miss, times in built.misses:
             self._record.missed(miss, times)
         compiled = built.origin is wire.Origin.COMPILED
-        if compiled and built.inline is None:
+        if built.verified:
+            self._record.counters.count(Count.VERIFIED, pending.dispatcher.label, times=built.verified)
+        if compiled and (built.inline is None or self._config().verify):
             nested = sum(one.artifact_bytes for one in built.nested)
             self.supply.note_published(self._config(), built.artifact_bytes + nested)
         for reason, detail in built.degraded:
@@ -485,6 +496,16 @@ def _loss(label: str, answer: wire.Died | wire.TimedOut | wire.OutOfMemory) -> J
             return TimedOut(label, limit_s)
         case wire.OutOfMemory(limit_bytes, used_bytes):
             return OutOfMemory(label, limit_bytes, used_bytes)
+
+
+def _verify_failed(answer: wire.Differs) -> VerifyFailed:
+    key, told = answer.key, answer.made_under
+    now, stored = dict(key.parts), dict(told.parts if told is not None else ())
+    parts = tuple((label, stored.get(label, ""), now.get(label, "")) for label in sorted(now.keys() | stored.keys()))
+    made_under = "" if told is None else told.hex
+    return VerifyFailed(
+        answer.function, answer.signature, key.hex, made_under, parts, answer.differences, answer.others
+    )
 
 
 def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:

@@ -77,7 +77,7 @@ class Supply:
         return self._allowed
 
     def store(self, config: Config) -> DiskStore | None:
-        """The store, or None if its directory is refused: counted, and warned of once."""
+        """The store, or None if its directory or the signing key is refused: counted, and warned of once."""
         problem: Exception | None = None
         problems: list[StoreRefused | OSError] = []
         with self._lock:
@@ -90,6 +90,7 @@ class Supply:
                         size_max_bytes=config.cache_size_max_bytes,
                         readonly=config.readonly,
                         group=config.shared_group,
+                        signing_key_file=config.signing_key_file,
                     )
                 except (StoreRefused, OSError, RuntimeError) as refusal:
                     problem = refusal

@@ -104,7 +104,7 @@ class Pool:
                 refusal = "the pool is closed"
             else:
                 try:
-                    self._running_loop().inbox.put(ticket, on.Submitted(ticket.job_id, waited, batch))
+                    self._running_loop().inbox.put(ticket, on.Submitted(ticket.job_id, waited, batch, job.fresh))
                 except (OSError, RuntimeError) as error:  # no descriptors, no threads
                     refusal = f"the pool could not be started: {error}"
         if refusal is not None:

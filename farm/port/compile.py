@@ -51,12 +51,17 @@ class Parts:
 
 
 def compile_signature(
-    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, flags_of_caller: Any | None
+    dispatcher: Any,
+    arguments: tuple[Any, ...],
+    return_type: Any | None,
+    flags_of_caller: Any | None,
+    symbol_base: int | None = None,
 ) -> tuple[Any, int]:
     """Compile one signature of a dispatcher, without installing it; returns (CompileResult, symbol base).
 
     `flags_of_caller` are those of the compile that asked for it (`target.caller_flags`), so that the
-    inherited flags are the ones it would have had there. numba's own exceptions pass through.
+    inherited flags are the ones it would have had there. `symbol_base` is that of an earlier compile which this one
+    repeats, None for a fresh one. numba's own exceptions pass through.
     """
     timers: dict[str, float] = {}  # as numba's own `compile` has them
     # The counter is how numba's type inference recognises a call of the function to itself; the registration is
@@ -68,7 +73,7 @@ def compile_signature(
         dispatcher._compiling_counter,
         register_dispatcher(dispatcher),
     ):
-        base = renew_symbol_names()
+        base = renew_symbol_names(symbol_base)
         try:
             with inherited_flags(flags_of_caller):
                 result = dispatcher._compiler.compile(arguments, return_type)

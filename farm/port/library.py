@@ -69,6 +69,9 @@ class Place(Protocol):
     parts: Parts | None
     """What the library has, bitcode included."""
 
+    symbol_base: int | None
+    """The base of an earlier compile, which the callee's repeats; None for a fresh one."""
+
     def loaded(self) -> None:
         """The parts serve."""
 
@@ -124,7 +127,7 @@ class _Job:
                 return result
         # A base of its own, so that the bytes of caller and callee do not depend on which of them was compiled here.
         outer_names = FunctionIdentity._unique_ids
-        self.open.append(_Open(request, place, outer_names, renew_symbol_names()))
+        self.open.append(_Open(request, place, outer_names, renew_symbol_names(place.symbol_base)))
         return None
 
     def save(self, dispatcher: Any, arguments: Types, result: CompileResult) -> None:

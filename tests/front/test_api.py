@@ -509,12 +509,6 @@ def test_what_must_not_run_as_python_compiles_here_without_a_farm(tmp_path: Path
         farm.njit(cube, farm=one).submit("(int64,)")
 
 
-def test_settings_that_are_not_there_yet_are_refused(tmp_path: Path) -> None:
-    for setting in ({"verify": True}, {"signing_key_file": "key"}):
-        with pytest.raises(ConfigError, match="yet"):
-            farm.Farm(cache_dir=tmp_path, **setting)
-
-
 def test_wrong_pairs_and_a_wrong_farm_are_named(barn: farm.Farm) -> None:
     for pairs in ([3], [(farm.njit(cube, farm=barn),)]):
         with pytest.raises(DecorationError, match="pairs"):

@@ -41,6 +41,7 @@ class ShelfPlace:
         self.key = self.name, str(request.arguments), flags
         self.shelf = shelf
         self.parts = shelf.kept.get(self.key)
+        self.symbol_base = None
         shelf.diary.append(f"ask {self.name}")
 
     def loaded(self) -> None:
