@@ -17,20 +17,20 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from farm.config import Config
 from farm.errors import (
     CompileFailed,
     Degraded,
     FarmClosed,
-    JobLost,
     NotShippable,
     OutOfMemory,
     TimedOut,
     VerifyFailed,
     WorkerDied,
 )
+from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
@@ -51,7 +51,6 @@ from farm.store.artifact import Miss, Stored, decode
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
-AnswerFuture: TypeAlias = "Future[wire.FinalAnswer]"
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
@@ -185,7 +184,7 @@ class Settler:
         try:
             ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
             pending.ticket = ticket
-            ticket.future.add_done_callback(lambda done: _give(answer, _with_bytes(built, done.result())))
+            ticket.future.add_done_callback(lambda done: _give(answer, with_bytes(built, done.result())))
             if pending.waited:  # since a moment ago, perhaps
                 ticket.note_wait()
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
@@ -201,7 +200,7 @@ class Settler:
 
         What this process compiles itself is the installer's: the call does not wait for it.
         """
-        if pending.answer.done() and not _compiles_here(pending.answer):
+        if pending.answer.done() and not compiles_here(pending.answer):
             self._settle_within(pending, 0)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
@@ -212,7 +211,7 @@ class Settler:
                 return False
             if end is None or compiler_lock.is_locked():
                 self.settle(pending)
-            elif _compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
+            elif compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
                 break
             else:
                 self._settle_within(pending, max(0.0, end - time.monotonic()))
@@ -266,7 +265,7 @@ class Settler:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
-            if pending.flight.overtaken and _compiles_here(answer):
+            if pending.flight.overtaken and compiles_here(answer):
                 raise Overtaken()
             result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
@@ -310,9 +309,9 @@ class Settler:
                     raise LiteralsWanted(literals)
                 raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
             case wire.Differs():
-                raise _verify_failed(answer)
+                raise verify_failed(answer)
             case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
-                raise _loss(pending.label, answer)
+                raise loss(pending.label, answer)
             case wire.StoreTrimmed():
                 raise AssertionError("a compile is not answered by a trim")
 
@@ -458,54 +457,14 @@ class Settler:
             installer.join(grace_s)
 
 
-def _compiles_here(answer: AnswerFuture) -> bool:
-    """Whether there is an answer, and it means that this process compiles."""
-    if not answer.done() or answer.exception() is not None:
-        return False
-    return isinstance(answer.result(), (wire.Rejected, wire.Cancelled))
-
-
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:
     with contextlib.suppress(InvalidStateError):  # it has one
         answer.set_result(what)
 
 
-def _with_bytes(built: wire.Built, again: wire.FinalAnswer) -> wire.FinalAnswer:
-    """The first answer, with what the second brought."""
-    if not isinstance(again, wire.Built):
-        return again
-    return replace(
-        built,
-        inline=again.inline,
-        nested=(*built.nested, *again.nested),
-        degraded=(*built.degraded, *again.degraded),
-        misses=(*built.misses, *again.misses),
-    )
-
-
 def _unpacked(pending: Pending, stored: Stored) -> Unpacked:
     """Without the bitcode, which is read when something links the function."""
     return unpack(Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key)
-
-
-def _loss(label: str, answer: wire.Died | wire.TimedOut | wire.OutOfMemory) -> JobLost:
-    match answer:
-        case wire.Died(exit_code, signal, last_lines):
-            return WorkerDied(label, exit_code, signal, last_lines)
-        case wire.TimedOut(limit_s):
-            return TimedOut(label, limit_s)
-        case wire.OutOfMemory(limit_bytes, used_bytes):
-            return OutOfMemory(label, limit_bytes, used_bytes)
-
-
-def _verify_failed(answer: wire.Differs) -> VerifyFailed:
-    key, told = answer.key, answer.made_under
-    now, stored = dict(key.parts), dict(told.parts if told is not None else ())
-    parts = tuple((label, stored.get(label, ""), now.get(label, "")) for label in sorted(now.keys() | stored.keys()))
-    made_under = "" if told is None else told.hex
-    return VerifyFailed(
-        answer.function, answer.signature, key.hex, made_under, parts, answer.differences, answer.others
-    )
 
 
 def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:
