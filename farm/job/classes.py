@@ -7,8 +7,7 @@ method that reads a global of another module, or read a list in a class. A class
 
 import collections
 import types
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 Node = tuple[Any, ...]
@@ -17,7 +16,6 @@ NAMES_IGNORED: Final = frozenset(
     {"__annotations__", "__annotate__", "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__"}
     | {"__static_attributes__", "__weakref__", "_abc_impl", "__annotations_cache__", "__annotate_func__"}
 )
-METHODS: Final = (types.FunctionType, property, classmethod, staticmethod)
 SLOTS: Final = (
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
@@ -26,17 +24,10 @@ SLOTS: Final = (
 """What Python puts into a class for its slots and fields."""
 
 
-def whole_class(cls: type, path: str, node: Callable[[Any, str], Node]) -> Node:
-    """What the class adds to its bases; `node` describes each thing, and raises NotShippable for what it cannot."""
-    members = getattr(cls, "__members__", {}) if issubclass(cls, Enum) else {}
-    content = [(name, node(member.value, f"{path}.{name}")) for name, member in members.items()]
-    for name, value in sorted(vars(cls).items()):
-        if name in NAMES_IGNORED or name in members or isinstance(value, SLOTS):
-            continue
-        if members and name.startswith("_") and not isinstance(value, METHODS):  # what an enum keeps of its members
-            continue
-        content.append((name, _attribute(value, f"{path}.{name}", node)))
-    return tuple(content)
+def attributes(held: Mapping[str, object], path: str, node: Callable[[Any, str], Node]) -> Node:
+    """A class's attributes; `node` describes each thing, and raises NotShippable for what it cannot."""
+    counted = sorted(name for name, one in held.items() if name not in NAMES_IGNORED and not isinstance(one, SLOTS))
+    return tuple((name, _attribute(held[name], f"{path}.{name}", node)) for name in counted)
 
 
 def _attribute(value: Any, path: str, node: Callable[[Any, str], Node]) -> Node:

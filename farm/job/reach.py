@@ -28,7 +28,7 @@ import numpy
 
 from farm.errors import NotShippable
 from farm.job.canonical import encode
-from farm.job.classes import NAMES_IGNORED, whole_class
+from farm.job.classes import NAMES_IGNORED, attributes
 from farm.job.differs import differs_in_python as differs_in_python
 from farm.port import describe, standin
 from farm.port.registry import Registration, registrations
@@ -323,19 +323,20 @@ class _Walk:
         bases = tuple(self._class(base, path) for base in value.__bases__)
         content: Node = ()
         stands_in = describe.travels_as_standin(value)
-        if self.whole and (not stands_in or not standin.is_whole(value)):
+        more = (standin.additions(value) if stands_in else vars(value)) if self.whole else {}
+        if more:
             if value.__module__ == "__main__":
                 raise NotShippable(
                     RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}"
                 )
             self.imports.add(value.__module__)  # so that the worker has the class itself
-            return ("class", value.__module__, value.__qualname__, bases, whole_class(value, path, self.node))
+            content = attributes(more, path, self.node)
         if issubclass(value, Enum):
             members = value.__members__.items()
-            content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
+            content += tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
         elif hasattr(value, "_fields"):
-            content = (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
-        elif not stands_in:  # then the worker imports it, and finds what is compared here
+            content += (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
+        elif not stands_in and not more:  # then the worker imports it, and finds what is compared here
             held = sorted((name, one) for name, one in vars(value).items() if name not in NAMES_IGNORED)
             content = tuple((name, self._class_attribute(one, f"{path}.{name}")) for name, one in held)
         return ("class", value.__module__, value.__qualname__, bases, content)

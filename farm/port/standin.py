@@ -71,18 +71,16 @@ def shape(cls: type) -> str:
     return hashlib.sha256(repr((bases, content(cls))).encode()).hexdigest()[:16]
 
 
-def is_whole(cls: type) -> bool:
-    """Whether a stand-in holds all that a class adds to its bases: no methods, no properties, no defaults."""
-    if "_fields" in vars(cls) and cls._field_defaults:  # type: ignore[attr-defined]
-        return False
+def additions(cls: type) -> dict[str, object]:
+    """What a class holds that a stand-in would not: methods, properties, other attributes, defaults of fields."""
+    more = {name: value for name, value in vars(cls).items() if name not in WITHOUT_MEANING}
     try:
         bare = vars(_new(cls.__module__, cls.__qualname__, cls.__bases__, content(cls)))
     except Exception:  # a base that asks more of those who derive from it
-        return False
-    return all(
-        name in WITHOUT_MEANING or (name in bare and _code(value) == _code(bare[name]))
-        for name, value in vars(cls).items()
-    )
+        return more
+    defaults = getattr(cls, "_field_defaults", None) if "_fields" in more else None
+    more = {name: value for name, value in more.items() if name not in bare or _code(value) != _code(bare[name])}
+    return {**more, "_field_defaults": defaults} if defaults else more
 
 
 def _code(value: object) -> bytes | None:

@@ -51,6 +51,11 @@ class Form:
         return self.argument == "3"
 
     @property
+    def calls(self) -> bool:
+        """Whether it can call another piece: it has a whole number to pass, and adds what comes back to a number."""
+        return "$child" in self.here and self.argument.isdigit()
+
+    @property
     def has_value(self) -> bool:
         return "$v" in self.here + self.there
 

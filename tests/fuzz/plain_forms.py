@@ -69,7 +69,7 @@ READS: Final = {
     "a type of numba": Form("D$n = types.$c\n" + returns("D$n(x + 300)"), choices=("int64", "int8", "float64")),
     "a text's length": Form('S$n = "a" * $v\n' + returns("x + len(S$n)")),
     "a range": Form(returns("x + s", "s = 0", "for i in range($v):", "    s += i + 1")),
-    "membership": Form(returns("x + (1 if x in ($v, 9) else 2)"), argument="1"),
+    "membership": Form(returns("x + (1 if x in ($c) else 2)"), choices=("3, 9", "2, 9")),
     "an enum's value": Form(
         "class Color$n(enum.Enum):\n    RED = $v\n    BLUE = 100\n\n" + returns("x + Color$n.RED.value"), weight=2
     ),

@@ -32,7 +32,7 @@ def pieces(draw: st.DrawFn, form: str, home_min: int = 0, depth: int = 1) -> Pie
     """A piece of this form, in a module from `home_min` on, perhaps with callees."""
     home = max(home_min, draw(st.sampled_from((1, 2, 0))))
     child = None
-    if depth and "$child" in FORMS[form].here and draw(st.booleans()):
+    if depth and FORMS[form].calls and draw(st.booleans()):
         child = draw(pieces(draw(st.sampled_from(CALLEES)), home, depth - 1))
     choices = len(FORMS[form].choices)
     return Piece(
