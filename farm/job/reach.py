@@ -14,6 +14,9 @@ always, others if the walk meets an object or type they are for. What they consi
 repeats until neither names nor registrations are added. An installed distribution's count by name and version, and
 all of them if one does.
 
+Where code of the user runs at compile time (in an overload, an intrinsic, a type, a pass), everything counts that such
+code can see of classes and functions: `farm.job.classes`. Elsewhere of a class counts what machine code sees.
+
 Raises NotShippable, naming the global, for what has no stable content or cannot travel.
 """
 

@@ -36,7 +36,7 @@ ERRORS: Final = {
         + returns("g$n(x)"),
         argument="7",
     ),
-    "an assertion": Form("@njit\ndef f$n(x):\n    assert x < $v + 10, 'large'\n    return x$child\n", argument="15"),
+    "an assertion": Form("@njit\ndef f$n(x):\n    assert x < 10, 'large $v'\n    return x$child\n", argument="15"),
     "an enum that is returned": Form(
         "class Color$n(enum.Enum):\n    RED = 1\n    BLUE = 2\n\n@njit\ndef f$n(x):\n"
         "    return Color$n.$c if x > 2 else Color$n.BLUE\n",

@@ -42,7 +42,7 @@ READS: Final = {
     "a tuple": Form("T$n = (1, ($v, 2.5))\n" + returns("x + T$n[1][0]")),
     "an array": Form("A$n = np.array([1, $v])\n" + returns("x + A$n[1]")),
     "an array's dtype": Form(
-        "A$n = np.array([1, 3], dtype=np.$c)\n" + returns("A$n[1] / 2", "y = x"), choices=("int64", "uint8", "float32")
+        "A$n = np.array([1, 200]).astype(np.$c)\n" + returns("x + A$n[1]"), choices=("int64", "int8", "float32")
     ),
     "an array's shape": Form(
         "A$n = np.arange(12).reshape($c)\n" + returns("A$n[1, 1] + x"), choices=("3, 4", "2, 6", "4, 3")
@@ -90,7 +90,7 @@ READS: Final = {
     ),
     "a named tuple": Form('P$n = collections.namedtuple("P$n", "a b")\nQ$n = P$n($v, 2)\n' + returns("x + Q$n.a")),
     "the fields of a named tuple": Form(
-        'P$n = collections.namedtuple("P$n", "$c")\n' + returns("P$n(x, 10)"), argument="3 ", choices=("a b", "b a")
+        'P$n = collections.namedtuple("P$n", "$c")\n' + returns("P$n(x, 10).a"), choices=("a b", "b a")
     ),
     "the fields of a typed named tuple": Form(
         "class P$n(typing.NamedTuple):\n    $c\n\n" + returns("x + P$n(1, 10).a"),

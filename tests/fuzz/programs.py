@@ -17,7 +17,8 @@ from forms import FORMS
 
 HOMES: Final = ("main", "tree.one", "tree.two")
 BESIDE: Final = ("tree.beside_main", "tree.beside_one", "tree.beside_two")
-LINKS: Final = ("from", "module", "chain", "getattr", "other name")
+LINKS: Final = ("from", "module", "chain", "other name")
+"""How a caller names a callee of another module. Not by getattr: numba does not compile that call."""
 
 HEADER: Final = """\
 import collections, enum, functools, math, typing
@@ -162,8 +163,6 @@ def _link(caller: Piece, callee: Piece, number: str) -> tuple[str, str]:
             return f"from {home} import {name}\n", f" + {name}(x)"
         case "module":
             return f"import {home} as m{number}\n", f" + m{number}.{name}(x)"
-        case "getattr":
-            return f"import {home} as m{number}\n", f' + getattr(m{number}, "{name}")(x)'
         case "other name":
             return f"from {home} import {name} as other{number}\n", f" + other{number}(x)"
         case _:
