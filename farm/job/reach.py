@@ -333,7 +333,7 @@ class _Walk:
                     RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}"
                 )
             self.imports.add(value.__module__)  # so that the worker has the class itself
-            content = attributes(more, path, self.node)
+            content = (self._class(type(value), path), *attributes(more, path, self.node))
         if issubclass(value, Enum):
             members = value.__members__.items()
             content += tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
@@ -356,7 +356,8 @@ class _Walk:
     def _module(self, module: types.ModuleType, path: str) -> Node:
         version = describe.installed(module)
         held = vars(module)
-        wanted = sorted(self.names & held.keys() - MODULE_NAMES_IGNORED)
+        # A module's `__getattr__` answers for names that it does not hold.
+        wanted = sorted((self.names | {"__getattr__"}) & held.keys() - MODULE_NAMES_IGNORED)
         if version is None:
             kept = self.modules.setdefault(module.__name__, {})
             kept.update((name, held[name]) for name in wanted)

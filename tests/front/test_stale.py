@@ -82,6 +82,9 @@ COMPILE_TIME = {
     "the text of an enum": reader(
         "k = len(str(C.A))", "class C(enum.Enum):\n    A = 1\n    def __str__(self): return 'a' * VALUE\n"
     ),
+    "an attribute of a metaclass": reader(
+        "k = C.K", "class M(type):\n    K = VALUE\nclass C(metaclass=M):\n    pass\n"
+    ),
     "an attribute of an exception": reader("k = getattr(E, 'K', 5)", "class E(Exception):\n    K = VALUE\n"),
     "a method of a named tuple": reader(
         "k = P(1).get() if hasattr(P, 'get') else 5",
@@ -147,6 +150,17 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, str]]] = {
         print(farm.stats().compiled)
         """,
         ("1", "1"),
+    ),
+    "what a module's __getattr__ gives": (
+        "def __getattr__(name): return 1 if name == 'K' else None\n",
+        "def __getattr__(name): return 7 if name == 'K' else None\n",
+        """
+        import module
+        @farm.njit(mode="strict")
+        def f(x): return x + module.K
+        print(f(1))
+        """,
+        ("2", "8"),
     ),
     "the docstring of a module that is read": (
         '    """one"""\n',

@@ -12,6 +12,18 @@ EXTENSIONS: Final = {
     "a base's attribute": Form(
         overloaded("k = C$n.K\nreturn lambda x: x + k", setup="class B$n:\n    K = $v\nclass C$n(B$n):\n    J = 1\n")
     ),
+    "an attribute of a metaclass": Form(
+        overloaded(
+            "k = C$n.K\nreturn lambda x: x + k",
+            setup="class M$n(type):\n    K = $v\nclass C$n(metaclass=M$n):\n    pass\n",
+        )
+    ),
+    "a descriptor in a class": Form(
+        overloaded(
+            "k = C$n().K\nreturn lambda x: x + k",
+            setup="class D$n:\n    def __get__(self, held, cls):\n        return $v\nclass C$n:\n    K = D$n()\n",
+        )
+    ),
     "a static method": Form(
         overloaded(
             "k = C$n.get()\nreturn lambda x: x + k",
@@ -204,6 +216,16 @@ EXTENSIONS: Final = {
         "register_model(T$n)(models.OpaqueModel)\n"
         "unbox(T$n)(lambda kind, obj, c: NativeValue(c.context.get_dummy_value()))\n"
         + overloaded("k = x.K\nreturn lambda x: k").replace("$child", ""),
+        argument="V$n()",
+    ),
+    "an unboxer": Form(
+        "K$n = $v\nclass T$n(types.Type):\n    def __init__(self):\n        super().__init__('T$n')\n"
+        "class V$n:\n    pass\nt$n = T$n()\ntypeof_impl.register(V$n)(lambda value, context: t$n)\n"
+        "@register_model(T$n)\nclass Model$n(models.PrimitiveModel):\n    def __init__(self, manager, kind):\n"
+        "        super().__init__(manager, kind, ir.IntType(64))\n"
+        "@unbox(T$n)\ndef unbox$n(kind, obj, c):\n    return NativeValue(c.context.get_constant(types.int64, K$n))\n"
+        "@intrinsic\ndef g$n(context, x):\n    return types.int64(x), lambda c, b, s, arguments: arguments[0]\n"
+        "@njit\ndef f$n(x):\n    return g$n(x)\n",
         argument="V$n()",
     ),
     "an attribute of a user's type": Form(

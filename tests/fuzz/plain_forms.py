@@ -8,6 +8,44 @@ READS: Final = {
     "a literal": Form(returns("x * $v")),
     "a constant": Form("K$n = $v\n" + returns("x + K$n")),
     "a constant's type": Form("K$n = $c\n" + returns("(x + K$n, K$n)"), argument="3 ", choices=("1", "1.0", "True")),
+    "a constant of another type": Form(
+        "K$n = $c\n" + returns("(x, K$n)"),
+        argument="3 ",
+        choices=(
+            *(
+                "1 + 2j",
+                "1 - 2j",
+                "np.float32(1.5)",
+                "1.5",
+                "np.int8(3)",
+                "np.int16(3)",
+                "'ab'",
+                "'ac'",
+                "None",
+                "(1,)",
+            ),
+            *("((1,),)", "(1.0,)", "np.datetime64('2020-01-01')", "np.timedelta64(3, 's')", "np.timedelta64(3, 'm')"),
+            *("2**63", "-(2**63)", "float('inf')", "float('-inf')"),
+        ),
+    ),
+    "a constant that is bound late": Form("K$n = 100\n" + returns("x + K$n") + "K$n = $v\n"),
+    "what a module's __getattr__ gives": Form(
+        returns("x + there.K$n"),
+        "def get_now$n(name):\n    if name == 'K$n':\n        return $v\n    raise AttributeError(name)\n"
+        "get_before$n = globals().get('__getattr__')\n"
+        "def __getattr__(name):\n    try:\n        return get_now$n(name)\n    except AttributeError:\n"
+        "        if get_before$n is None:\n            raise\n        return get_before$n(name)\n",
+    ),
+    "a named tuple as argument": Form(
+        'P$n = collections.namedtuple("P$n", "$c")\n' + returns("x.a", parameters="x").replace("$child", ""),
+        argument="P$n(1, 2)",
+        choices=("a b", "b a"),
+    ),
+    "an enum's member as argument": Form(
+        "class Color$n(enum.Enum):\n    RED = $v\n    BLUE = 100\n\n@njit\ndef f$n(x):\n    return x.value\n",
+        argument="Color$n.RED",
+        unseen=True,
+    ),
     "a constant's sign": Form("K$n = $c\n" + returns("1.5 * K$n"), argument="3 ", choices=("0.0", "-0.0")),
     "an imported constant": Form("from $there import K$n\n" + returns("x + K$n"), "K$n = $v\n"),
     "a module's attribute": Form(returns("x + there.K$n"), "K$n = $v\n"),

@@ -23,6 +23,7 @@ LINKS: Final = ("from", "module", "chain", "other name")
 HEADER: Final = """\
 import collections, enum, functools, math, typing
 import numba, numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.experimental import jitclass
