@@ -58,44 +58,53 @@ def histories(draw: st.DrawFn, wanted: tuple[Wanted, ...], layouts: tuple[str, .
     return History(program, tuple(draw(st.permutations(steps))))
 
 
-def groups() -> list[tuple[Wanted, ...]]:
-    """Every edit that a form has, so many at once, the heavy ones apart from each other."""
+Plan = tuple[tuple[Wanted, ...], str]
+"""What the entries of a program are to be, and the setting of numba's that changes."""
+
+
+def plans() -> list[tuple[Plan, ...]]:
+    """Every edit that a form has, so many at once, the heavy ones apart from each other; then every setting.
+
+    In twos, which are played at the same time. A setting means something to every entry, so those programs are small.
+    """
     names = sorted(FORMS, key=lambda name: FORMS[name].weight)
     every = [(name, at) for name in names for at, _ in enumerate(meaning(Program((Piece(name),)), 0))]
-    number = -(-len(every) // (2 * AT_ONCE)) * 2  # two are played at a time
-    return [tuple(every[at::number]) for at in range(number)]
+    number = -(-len(every) // AT_ONCE)
+    made: list[Plan] = [(tuple(every[at::number]), "") for at in range(number)]
+    made += [((every[at], every[-at - 1]), name) for at, name in enumerate(SETTINGS)]
+    return list(itertools.zip_longest(made[::2], made[1::2], fillvalue=((), "")))
 
 
 def search(
     runner: Runner, directory: Path, tally: Tally, *, seed: int, edits_min: int, end_s: float | None = None
 ) -> None:
-    """Play histories for every group until so many edits were tried, or until `end_s` on the monotonic clock.
+    """Play histories for every plan until so many edits were tried, or until `end_s` on the monotonic clock.
 
     What goes wrong is added to the tally; after WRONGS_MAX of it the search ends.
     """
-    layouts, sets = itertools.cycle(LAYOUTS), itertools.cycle(SETTINGS)
+    layouts = itertools.cycle(LAYOUTS)
     while sum(row.tried for row in tally.rows.values()) < edits_min:
-        every = groups()
-        for first, second in zip(every[::2], every[1::2], strict=True):
+        for both in plans():
             if len(tally.wrongs) >= WRONGS_MAX or (end_s is not None and time.monotonic() > end_s):
                 return
             seed += 1
-            both = st.tuples(
-                histories(first, tuple(next(layouts) for _ in range(LAYOUTS_AT_ONCE)), ""),
-                histories(second, tuple(next(layouts) for _ in range(LAYOUTS_AT_ONCE)), next(sets)),
-            )
-            _check(runner, directory, tally, both, seed)
+            drawn = [
+                histories(wanted, tuple(next(layouts) for _ in range(LAYOUTS_AT_ONCE)), setting)
+                for wanted, setting in both
+                if wanted
+            ]
+            _check(runner, directory, tally, st.tuples(*drawn), seed)
 
 
 def _check(
-    runner: Runner, directory: Path, tally: Tally, both: st.SearchStrategy[tuple[History, History]], seed: int
+    runner: Runner, directory: Path, tally: Tally, drawn: st.SearchStrategy[tuple[History, ...]], seed: int
 ) -> None:
     rooms = itertools.count()
 
     @seeded(seed)
     @settings(max_examples=1, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(both)
-    def check(histories: tuple[History, History]) -> None:
+    @given(drawn)
+    def check(histories: tuple[History, ...]) -> None:
         # Hypothesis begins with the simplest program, the same for every seed.
         assume(any(entry.child for one in histories for entry in one.program.entries))
         places = [directory / str(next(rooms)) for _ in histories]
