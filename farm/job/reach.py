@@ -329,9 +329,8 @@ class _Walk:
         more = (standin.additions(value) if stands_in else vars(value)) if self.whole else {}
         if more:
             if value.__module__ == "__main__":
-                raise NotShippable(
-                    RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}"
-                )
+                detail = f"{path} is __main__.{value.__qualname__}, which code that runs at compile time can look into"
+                raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, detail)
             self.imports.add(value.__module__)  # so that the worker has the class itself
             content = (self._class(type(value), path), *attributes(more, path, self.node))
         if issubclass(value, Enum):
