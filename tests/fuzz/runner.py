@@ -11,7 +11,7 @@ A front has the real store, keys, functors and loads; its worker does what a wor
 (`farm.pool.task.perform`). What is replaced is the way between the two, which is tested elsewhere: in place of a pool
 there is one connection to a worker, and the front waits at it.
 
-    python runner.py DIRECTORY      is the cold template, which forks the other two
+    python runner.py DIRECTORY PID      is the cold template, which forks the other two and ends with process PID
 """
 
 import contextlib
@@ -103,7 +103,7 @@ class Runner:
         self._log = open(self._directory / "log", "ab")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "FARM_"))}
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, str(self._directory)]
+        command = [sys.executable, __file__, str(self._directory), str(os.getpid())]
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
         )
@@ -162,15 +162,19 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 # -- templates ----------------------------------------------------------------------------------------------------
 
 
-def main(directory: Path) -> NoReturn:
+def main(directory: Path, parent_pid: int) -> None:
     """Be the cold template; the others are forked from it."""
     import farm
     import farm.enable
     import farm.front.farm
     import farm.job.functor
     import farm.pool.task  # noqa: F401  # these are what runs will need
+    from farm.pool import launch
     from farm.port import target, warm
 
+    launch.on_parent_death(signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it ended before the line above
+        return
     foundation = json.dumps(target.foundation(target.settings()))
     listeners = {name: _listen(directory, name) for name in ("cold", "plain", "warm")}
     _fork(lambda: _template(listeners["plain"], _refresh))
@@ -411,4 +415,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     import runner
 
-    runner.main(Path(sys.argv[1]))
+    runner.main(Path(sys.argv[1]), int(sys.argv[2]))
