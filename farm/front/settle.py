@@ -108,7 +108,7 @@ class Settler:
             started = time.perf_counter()
             found = self.supply.look_up(self._config(), functor.key)
             if isinstance(found, Stored) and not self._config().verify:
-                pending.load_s = time.perf_counter() - started
+                pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
             self._submit(pending, functor, waited=waited)
         except NotShippable as refusal:
@@ -359,7 +359,7 @@ class Settler:
             pending.stored = stored
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
-        pending.load_s += time.perf_counter() - started
+        pending.unpack_s = time.perf_counter() - started
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -391,7 +391,7 @@ class Settler:
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
-        load_s = pending.load_s + time.perf_counter() - started
+        load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
         seconds = stored.meta.get("compile_s")
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
