@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ROUNDS ?= 50
+EDITS ?= 3000
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -39,9 +40,9 @@ check: $(DEV)
 bench: $(DEV)
 	$(BIN)/python tests/bench/run.py
 
-# The tests of what happens at once, again and again beside busy processes: make stress ROUNDS=10
+# The tests of what happens at once, again and again beside busy processes, then random edits: make stress ROUNDS=10
 stress: $(DEV)
-	$(BIN)/python tests/bench/stress.py --rounds $(ROUNDS)
+	$(BIN)/python tests/bench/stress.py --rounds $(ROUNDS) --edits $(EDITS)
 
 demo: $(DEMO)
 	$(BIN)/python tools/demo.py

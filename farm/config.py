@@ -408,7 +408,11 @@ def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
     """This process's environment for the foreman, with these variables set.
 
     Single-threaded libraries, so that forking is safe there, and the farm off: a module of the user that a worker
-    imports must not start a farm of its own.
+    imports must not start a farm of its own. One hash seed for all: sets are gone through in the same order then, and
+    what is compiled twice comes out the same. A seed that the user has fixed stays: his code may read hash() on both
+    sides. Machine code reads the seed of the process that it runs in.
     """
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    fixed = seed if seed.isascii() and seed.isdigit() else "0"
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return {**os.environ, **more, **single, "FARM_ENABLED": "0"}
+    return {**os.environ, **more, **single, "FARM_ENABLED": "0", "PYTHONHASHSEED": fixed}

@@ -7,9 +7,11 @@
     |-- CompileFailed                       yours: numba refused the function, and its error did not travel
     |-- NotShippable                        nobody's: the function compiles in the front instead
     |-- StoreRefused                        the machine's: the cache directory is not private
+    |   `-- SigningKeyRefused               the machine's: the key file is not private, or is no key
     |-- PoolUnavailable                     ours or the machine's: no worker processes
     |-- FarmClosed                          yours: used after close()
     |-- Degraded                            raised only with on_degraded="raise"
+    |-- VerifyFailed                        raised only with verify=True: a stored artifact is not the function's
     `-- JobLost                             a compile's own doing killed or outlasted its workers
         |-- WorkerDied
         |-- TimedOut
@@ -93,6 +95,13 @@ class StoreRefused(FarmError):
         return f"cache directory {self.path} refused: {self.problem}; {self.remedy}"
 
 
+class SigningKeyRefused(StoreRefused):
+    """The file of the signing key is not to be used. Without it nothing is loaded from a store, and nothing stored."""
+
+    def __str__(self) -> str:
+        return f"signing key file {self.path} refused: {self.problem}; {self.remedy}"
+
+
 class PoolUnavailable(FarmError):
     """No worker process can be had; `detail` says why."""
 
@@ -120,6 +129,54 @@ class Degraded(FarmError):
 
     def __str__(self) -> str:
         return f"{self.reason.value}: {self.detail}"
+
+
+class VerifyFailed(FarmError):
+    """A stored artifact is not what compiling the same function again gives. Every call of the signature raises it.
+
+    Parameters
+    ----------
+    function, signature
+        Whose artifact it is: the function that was asked for, or one that it calls.
+    key
+        What the artifact is stored under.
+    made_under
+        The key that it says it was made under; "" if it does not say.
+    parts
+        (label, SHA-256 in the artifact, SHA-256 now) of each part of the key; "" for what is not there.
+    differences
+        (where, in the artifact, compiled again).
+    others
+        Functions of the same compile that differ too: usually because this one is in them.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        signature: str,
+        key: str,
+        made_under: str,
+        parts: tuple[tuple[str, str, str], ...],
+        differences: tuple[tuple[str, str, str], ...],
+        others: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(function, signature, key, made_under, parts, differences, others)
+        self.function, self.signature, self.key, self.made_under = function, signature, key, made_under
+        self.parts, self.differences, self.others = parts, differences, others
+
+    def __str__(self) -> str:
+        lines = [f"the stored artifact of {self.function}{self.signature} is not what compiling it again gives"]
+        lines.append(f"  stored under  {self.key}")
+        lines.append(f"  made under    {self.made_under or 'a key that it does not tell'}")
+        for label, stored, now in self.parts:
+            mark = "" if stored == now else "  <- differs"
+            lines.append(f"    {label:<11} stored {stored[:16] or '-':<16}  now {now[:16] or '-':<16}{mark}")
+        for where, stored, now in self.differences:
+            lines += [f"  {where}", f"    stored          {stored}", f"    compiled again  {now}"]
+        if self.others:
+            lines.append(f"  different too, probably as it is in them: {', '.join(self.others)}")
+        lines.append("  The file was left where it is: move it away, or run `farm cache clear`")
+        return "\n".join(lines)
 
 
 class JobLost(FarmError):

@@ -18,10 +18,11 @@ from pathlib import Path
 import click
 
 from farm.config import Config
-from farm.errors import StoreRefused
+from farm.errors import SigningKeyRefused, StoreRefused
 from farm.pool.size import workers_allowed
 from farm.port.target import target, toolchain
 from farm.store.disk import DiskStore
+from farm.store.signing import read_key
 from farm.tools.page import Row, count_text, path_text, print_row, size_text
 from farm.tools.settings import Settings, cache_dir_option, read_settings
 from farm.tools.trial import TrialFailed, trial_directory, try_compile, try_lock
@@ -76,6 +77,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     for finding in _directories(config):
         trusted = trusted and not isinstance(finding, Problem)
         yield finding
+    yield from _signing(config.signing_key_file)
     yield from _trial(config, in_cache=trusted and not config.readonly)
 
 
@@ -101,6 +103,19 @@ def _directories(config: Config) -> Iterator[Finding]:
     for path in config.lower_cache_dirs:
         # As its own lower directory: so it is judged as one, with what is in it.
         yield from _judged("lower", path, "", readonly=True, group=None, lower=(path,))
+
+
+def _signing(path: Path | None) -> Iterator[Finding]:
+    if path is None:
+        yield "signing", "off: artifacts are as trusted as the cache directory"
+        return
+    try:
+        read_key(path)
+    except SigningKeyRefused as refused:
+        yield Problem("signing", f"{refused.path} is refused: {refused.problem}", refused.remedy)
+        return
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    yield "signing", f"with the key in {path_text(path)}, mode {mode:04o}: what is not signed with it is not loaded"
 
 
 def _judged(

@@ -12,6 +12,7 @@ from farm.front.status import Status, status_of
 from farm.front.table import CompileState
 from farm.port.dispatch import parse_signature
 from farm.port.failure import headline
+from farm.port.role import compiles_for_others
 
 Progress = Callable[["Row", int, int], None]
 
@@ -71,8 +72,10 @@ def compile_all(
         Raise the first error, in the order of the pairs, once all are done; else errors are in the report.
 
     Raises DecorationError for a function that is not the farm's, SignatureError for what is no signature: before
-    anything is compiled.
+    anything is compiled. In a worker, which may import the module that says it, nothing is and the report is empty.
     """
+    if compiles_for_others():
+        return Report(())
     asked = []
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:

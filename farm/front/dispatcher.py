@@ -88,8 +88,8 @@ class FarmDispatcher(HookedDispatcher):
         self._dropped: list[Tally] = []
         """Of shortcuts that are gone: a thread that had found one just before may count in it just after."""
         self._literal_positions: dict[Types, tuple[int, ...]] = {}
-        # Guards _megamorphic_told, _tallies, _dropped and the adding to numba's `shortcuts`. Nothing is called with
-        # it held.
+        # Guards _megamorphic_told, _tallies, _dropped, the adding to numba's `shortcuts` and the setting of
+        # body_is_slow. Nothing is called with it held.
         self._lock = threading.Lock()
 
     def types_label(self, arguments: Types) -> str:
@@ -113,9 +113,9 @@ class FarmDispatcher(HookedDispatcher):
         try:
             code = farm.code_for_call(self, arguments)
         except LiteralsWanted as wanted:
-            if arguments in self._literal_positions:  # these values cannot be literals
+            if self.declared or with_literals(folded, arguments, wanted.positions) is None:
                 return self._without_literals(wanted)
-            self._literal_positions[arguments] = wanted.positions
+            self._literal_positions[arguments] = wanted.positions  # another thread may have got here first
             return self.callable_for(folded)
         if code is not None:
             return code
@@ -128,6 +128,7 @@ class FarmDispatcher(HookedDispatcher):
         return self.declared.fallback(arguments) if self.declared else self.run_body
 
     def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
+        """These values cannot be literals, or the declared types are none."""
         if self.mode_now is CompileMode.STRICT:
             raise force_literals(self, wanted.positions)
         return self.run_body
@@ -137,9 +138,12 @@ class FarmDispatcher(HookedDispatcher):
         arguments = argument_types(self, folded)
         if self.declared:
             return self.declared.choose(arguments)
-        positions = self._literal_positions.get(arguments)
-        literal = None if positions is None else with_literals(folded, arguments, positions)
-        return arguments if literal is None else literal
+        while (positions := self._literal_positions.get(arguments)) is not None:
+            literal = with_literals(folded, arguments, positions)
+            if literal is None:
+                break
+            arguments = literal  # and with these literals numba may want more of them
+        return arguments
 
     def types_of_call(self, arguments: tuple[Any, ...]) -> Types:
         """The types under which the table knows a call with these positional arguments."""
@@ -165,10 +169,14 @@ class FarmDispatcher(HookedDispatcher):
                 self._note_slow_body()
 
     def _note_slow_body(self) -> None:
-        if self.body_is_slow or self.fallback_kind is not Fallback.AUTO:
+        if self.fallback_kind is not Fallback.AUTO:
             return
-        self.body_is_slow = True
-        for arguments in list(self._tallies):
+        with self._lock:  # no shortcut is added afterwards
+            known, self.body_is_slow = self.body_is_slow, True
+            arguments_with_shortcuts = list(self._tallies)
+        if known:
+            return
+        for arguments in arguments_with_shortcuts:
             self.drop_shortcuts(arguments)
         self.warn(
             f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
@@ -234,7 +242,7 @@ class FarmDispatcher(HookedDispatcher):
             return body
 
         with self._lock:
-            if not pending.settled and mark not in self.shortcuts:
+            if not pending.settled and not self.body_is_slow and mark not in self.shortcuts:
                 self._tallies.setdefault(arguments, []).append((mark, tally))
                 self.shortcuts[mark] = shortcut
 
@@ -273,6 +281,7 @@ class FarmDispatcher(HookedDispatcher):
         self._lock = threading.Lock()
         self.shortcuts.clear()
         self._tallies.clear()
+        self._dropped.clear()  # their locks too may have been held
         self.installation.reset_in_child()
         self.table.reset_after_fork()
 
@@ -307,6 +316,8 @@ class FarmDispatcher(HookedDispatcher):
             for entry in self.table.entries():
                 entry.recompile()
                 self.drop_shortcuts(entry.key)
+            if self.declared:
+                self.installation.open_list()
             had = self.installation.discard()
         self._differs = None
         self._literal_positions.clear()

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from farm.config import CompileMode, Fallback
-from farm.errors import DecorationError
+from farm.config import CompileMode, Fallback, OnError
+from farm.errors import DecorationError, Degraded
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
 from farm.front.table import CompileState, Entry
+from farm.port.role import compiles_for_others
 
 
 def explain(function: Any, *arguments: Any) -> str:
@@ -15,6 +16,8 @@ def explain(function: Any, *arguments: Any) -> str:
 
     Raises DecorationError for a function that is not the farm's; TypeError if explicit signatures fit none.
     """
+    if compiles_for_others():
+        return "This is a worker: it compiles for the process that calls."
     if not isinstance(function, FarmDispatcher):
         raise DecorationError(f"explain takes a function decorated by farm.njit, not {function!r}")
     types = function.types_of_call(arguments)
@@ -29,11 +32,17 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
         case CompileState.COMPILED:
             return [f"{name} runs machine code.", _origin(status.origin)]
         case CompileState.COMPILING:
-            return [f"{name} is being compiled: {_queue(function, entry)}. Until then its calls run the fallback."]
+            until = "" if function.mode_now is CompileMode.STRICT else "Until then its calls run the fallback."
+            return [f"{name} is being compiled: {_queue(function, entry)}.", until]
         case CompileState.FAILED if isinstance(status.error, LiteralsWanted):
             return [f"{name} is {status.error}: numba asks for literals there."]
         case CompileState.FAILED:
-            return [f"{name} stays on its fallback: {type(status.error).__name__}: {status.error}"]
+            how = (
+                "cannot be compiled, and its calls raise"
+                if _raises(function, status.error)
+                else "stays on its fallback"
+            )
+            return [f"{name} {how}: {type(status.error).__name__}: {status.error}"]
     return [f"{name} is not compiled.", _not_asked(function, status.requests)]
 
 
@@ -80,19 +89,26 @@ def _not_asked(function: FarmDispatcher, requests: int) -> str:
             f"It was asked for {requests} time(s), and mode='lazy' compiles at the "
             f"{profiler.limits.lazy_threshold}th (setting lazy_threshold)."
         )
-    return (
-        f"{profiler.ongoing} compiles were running, and {profiler.limits.max_ongoing} may (setting max_ongoing): "
-        "its next call asks again."
-    )
+    running = profiler.ongoing
+    if running < profiler.limits.max_ongoing:
+        return "Its next call asks for it."
+    return f"{running} compiles are running, and {profiler.limits.max_ongoing} may (setting max_ongoing)."
+
+
+def _raises(function: FarmDispatcher, error: BaseException | None) -> bool:
+    if function.mode_now is CompileMode.STRICT and not function.waits_for_speed_only:
+        return True
+    return isinstance(error, Degraded) or function.farm().config.on_error is OnError.RAISE
 
 
 def _waiting(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:
-    if status_of(entry).state is CompileState.COMPILED:
+    over = status_of(entry).state in (CompileState.COMPILED, CompileState.FAILED)
+    if over or function.mode_now is not CompileMode.STRICT:
         return ""
-    if function.fallback_kind is Fallback.AUTO and function.differs is not None:
+    kind = function.fallback_kind
+    if kind is Fallback.AUTO and function.differs is not None:
         return f"Its calls wait for the compile, because it does not run as plain Python: {function.differs}."
-    if function.body_is_slow:
+    if kind is Fallback.AUTO and function.body_is_slow:
         return "Its calls wait for the compile, because one run of the Python body took over a second."
-    if function.waits:
-        return "Its calls wait for the compile (fallback='wait')."
-    return ""
+    setting = "fallback='wait'" if kind is Fallback.WAIT else "mode='strict'"
+    return f"Its calls wait for the compile ({setting})."

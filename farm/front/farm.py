@@ -11,11 +11,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
-from farm.errors import CompileFailedWarning, ConfigError, Degraded, FarmClosed, NotShippable, SignatureError
+from farm.errors import (
+    CompileFailedWarning,
+    ConfigError,
+    Degraded,
+    FarmClosed,
+    NotShippable,
+    SignatureError,
+    VerifyFailed,
+)
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
@@ -23,9 +31,10 @@ from farm.front.record import Record
 from farm.front.status import Status, status_of
 from farm.front.table import CompileState, Entry
 from farm.observe.listeners import Listener, set_level
-from farm.observe.stats import Count, Stats
+from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
+from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
 from farm.reasons import DegradedReason
 
@@ -41,7 +50,7 @@ class Farm:
     """
 
     def __init__(self, **settings: object) -> None:
-        self.config = _without_promises(Config.from_environment().with_changes(**settings))
+        self.config = Config.from_environment().with_changes(**settings)
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
@@ -112,7 +121,7 @@ class Farm:
 
     def configure(self, **changes: object) -> None:
         """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
-        changed = _without_promises(self.config.with_changes(**changes))
+        changed = self.config.with_changes(**changes)
         settler = self._settler
         if settler is not None:
             from farm.front.supply import POOL_SETTINGS
@@ -127,7 +136,12 @@ class Farm:
             settler.supply.forget_store()
 
     def start(self) -> None:
-        """Start the pool in the background, so that the first compile finds it warm. Returns at once."""
+        """Start the pool in the background, so that the first compile finds it warm. Returns at once.
+
+        In a worker, which may import the module that says it, nothing is started.
+        """
+        if compiles_for_others():
+            return
         with contextlib.suppress(NotShippable):  # closed meanwhile
             self.settler().supply.pool(self.config, settings()).start()
 
@@ -178,7 +192,7 @@ class Farm:
         if mode is CompileMode.STRICT:
             try:
                 result = self.result(dispatcher, entry) if self.works else self._without_farm(dispatcher, entry, None)
-            except LiteralsWanted:
+            except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
                 if not dispatcher.waits_for_speed_only or self.config.on_error is OnError.RAISE:
@@ -206,6 +220,8 @@ class Farm:
         return self.config.enabled and not self._closed
 
     def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
+        if mode is not CompileMode.STRICT and not self.settler().can_install():
+            return
         verdicts: list[Verdict] = []
 
         def decide(requests: int) -> bool:
@@ -265,10 +281,12 @@ class Farm:
 
         started = time.perf_counter()
         result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
+        origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
         result = dispatcher.install(entry.key, result)
-        entry.note_origin(Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started))
+        entry.note_origin(origin)
         entry.publish_at_once(result)
         self.record.counters.count(Count.LOCAL, dispatcher.label)
+        self.record.counters.spend(Duration.COMPILE, origin.compile_s, dispatcher.label)
         return result
 
     def submit(
@@ -284,7 +302,7 @@ class Farm:
                 raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
             entries.append(entry)
-            if not self.works:
+            if not self.works or not self.settler().can_install():
                 continue
             pending = self._reserve(dispatcher, entry, return_type, None, batch=not waited)
             if pending is not None:
@@ -344,7 +362,7 @@ class Farm:
                 pending = self._pending.get(state.flight)
             if pending is not None:
                 self.settler().wait(pending)
-            wait([state.flight.done])
+            state.flight.wait()
 
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
         if not self.works:
@@ -356,7 +374,7 @@ class Farm:
     def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], error: BaseException) -> None:
         if isinstance(error, LiteralsWanted):
             raise error
-        if isinstance(error, Degraded) or self.config.on_error is OnError.RAISE:
+        if isinstance(error, (Degraded, VerifyFailed)) or self.config.on_error is OnError.RAISE:
             raise error.with_traceback(None)
         unreported = entry.take_unreported_error()
         if unreported is not None:
@@ -404,15 +422,6 @@ class Farm:
             self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
 
 
-def _without_promises(config: Config) -> Config:
-    """Refuse settings that would promise what is not there yet. Raises ConfigError."""
-    if config.signing_key_file is not None:
-        raise ConfigError("signing_key_file", str(config.signing_key_file), "none: artifacts are not signed yet")
-    if config.verify:
-        raise ConfigError("verify", True, "false: stored artifacts are not verified by compiling again yet")
-    return config
-
-
 @functools.cache
 def _close_all_at_exit() -> None:
     """Registered once the pool's module is there: it closes its pools at exit, and what is registered last runs first.
@@ -431,12 +440,13 @@ def _close_all() -> None:
 
 
 def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:
+    if not future.set_running_or_notify_cancel():  # its owner cancelled it, and whoever waits for it hears of that now
+        return
     status = status_of(entry)
-    with contextlib.suppress(InvalidStateError):  # its owner cancelled it
-        if status.error is not None:
-            future.set_exception(status.error)
-        else:
-            future.set_result(status)
+    if status.error is not None:
+        future.set_exception(status.error)
+    else:
+        future.set_result(status)
 
 
 _farms: "weakref.WeakSet[Farm]" = weakref.WeakSet()

@@ -10,7 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from farm.port.dispatch import HookedDispatcher, Types, allow_only_installed, attach, discard_overloads, insert_in_table
+from farm.port.dispatch import (
+    HookedDispatcher,
+    Types,
+    allow_compiling,
+    allow_only_installed,
+    attach,
+    discard_overloads,
+    insert_in_table,
+)
 
 
 class Installation:
@@ -54,6 +62,10 @@ class Installation:
     def close_list(self) -> None:
         """All explicit signatures are installed: from now on numba's C code chooses among them and compiles none."""
         allow_only_installed(self._dispatcher)
+
+    def open_list(self) -> None:
+        """They are about to be discarded: without it numba's C code would refuse every call until all are back."""
+        allow_compiling(self._dispatcher)
 
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here."""

@@ -85,8 +85,10 @@ class Pending:
     """Whether anybody has begun to wait for it."""
     unpacked: "Unpacked | None" = None
     """The artifact ready to be linked; any thread may have prepared it."""
-    load_s: float = 0.0
-    """What reading and unpickling took so far. Linking comes on top."""
+    look_up_s: float = 0.0
+    """What reading took, if the store had it before a job was made."""
+    unpack_s: float = 0.0
+    """What unpickling took, and reading if it came later, in the thread that was last to do it."""
     load_told: bool = False
     """Whether the start of the load was told. Guarded by the settler's lock."""
     settled: bool = False

@@ -90,7 +90,8 @@ class Record:
         self.counters.count(_COUNTED[origin.source], label)
         self.counters.spend(Duration.LOAD, origin.load_s, label)
         if origin.source is Source.STORE:
-            self.counters.spend(Duration.SAVED, origin.compile_s, label)
+            if not self._config().verify:
+                self.counters.spend(Duration.SAVED, origin.compile_s, label)
             return self.profiler.profile(dispatcher.identity)
         self.counters.spend(Duration.COMPILE, origin.compile_s, label)
         return self.profiler.register_compilation(dispatcher.identity, origin.compile_s)

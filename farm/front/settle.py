@@ -17,19 +17,20 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from farm.config import Config
 from farm.errors import (
     CompileFailed,
     Degraded,
     FarmClosed,
-    JobLost,
     NotShippable,
     OutOfMemory,
     TimedOut,
+    VerifyFailed,
     WorkerDied,
 )
+from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
@@ -42,7 +43,7 @@ from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
-from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_if_free
+from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_within
 from farm.port.load import LoadRefused, Unpacked, link, unpack
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
@@ -50,7 +51,6 @@ from farm.store.artifact import Miss, Stored, decode
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
-AnswerFuture: TypeAlias = "Future[wire.FinalAnswer]"
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
@@ -71,9 +71,11 @@ class Settler:
         self._on_settled = on_settled
         self.supply: Final = Supply(record)
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
-        # Guards _installer, _closed, _ended and the `load_told` of pendings. Nothing that blocks is done with it held.
+        # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
+        # that blocks is done with it held.
         self._lock = threading.Lock()
         self._installer: threading.Thread | None = None
+        self._told_of_no_installer = False
         self._closed = False
         self._ended = False
 
@@ -81,6 +83,8 @@ class Settler:
 
     def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
+        if self._config().verify:  # then a load is a compile too
+            return None
         try:
             found = self.supply.look_up(self._config(), self._functor(dispatcher, arguments, None).key)
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
@@ -103,8 +107,8 @@ class Settler:
             pending.key = functor.key
             started = time.perf_counter()
             found = self.supply.look_up(self._config(), functor.key)
-            if isinstance(found, Stored):
-                pending.load_s = time.perf_counter() - started
+            if isinstance(found, Stored) and not self._config().verify:
+                pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
             self._submit(pending, functor, waited=waited)
         except NotShippable as refusal:
@@ -151,15 +155,19 @@ class Settler:
             config.lower_cache_dirs,
             config.cache_size_max_bytes,
             config.shared_group,
+            signing_key_file=config.signing_key_file,
+            verify=config.verify,
         )
         pending.order, answer = order, pending.answer
         pending.ticket = self._ticket(pending, order, waited=waited)
         pending.ticket.future.add_done_callback(lambda done: answer.set_result(done.result()))
+        if pending.waited:  # by somebody who came before there was a ticket, perhaps
+            pending.ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
         order = replace(order, dead=self.supply.take_dead())
-        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s)
+        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s, order.verify)
         return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=pending.batch)
 
     def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
@@ -176,7 +184,7 @@ class Settler:
         try:
             ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
             pending.ticket = ticket
-            ticket.future.add_done_callback(lambda done: _give(answer, _with_bytes(built, done.result())))
+            ticket.future.add_done_callback(lambda done: _give(answer, with_bytes(built, done.result())))
             if pending.waited:  # since a moment ago, perhaps
                 ticket.note_wait()
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
@@ -188,22 +196,30 @@ class Settler:
     # -- settling --------------------------------------------------------------------------------------
 
     def settle_if_free(self, pending: Pending) -> None:
-        """Settle now if there is an answer and nobody compiles: a call that finds its code in the store runs it."""
-        if not pending.answer.done():
-            return
-        answer = self._prepare(pending)
-        with compiler_lock_if_free() as free:
-            outcome = self._settle_locked(pending, answer) if free else None
-        self._finish(pending, outcome)
+        """Settle now if nobody compiles and nothing has to be compiled: a call whose code is in the store runs it.
+
+        What this process compiles itself is the installer's: the call does not wait for it.
+        """
+        if pending.answer.done() and not compiles_here(pending.answer):
+            self._settle_within(pending, 0)
 
     def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and see it settled; False if the time passed before there was one."""
+        """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while pending.wait(None if end is None else max(0.0, end - time.monotonic())):
-            self.settle(pending)  # also waits for whoever is settling it
-            if pending.settled:
-                return True
-        return False
+        while not pending.settled:
+            if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
+                return False
+            if end is None or compiler_lock.is_locked():
+                self.settle(pending)
+            elif compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
+                break
+            else:
+                self._settle_within(pending, max(0.0, end - time.monotonic()))
+                if not pending.settled and time.monotonic() >= end:
+                    return False
+        if compiler_lock.is_locked():  # nobody else is settling it: it is over, or this thread is in the middle of it
+            return pending.flight.done.done()
+        return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
@@ -213,6 +229,13 @@ class Settler:
         answer = self._prepare(pending)
         with compiler_lock:
             outcome = self._settle_locked(pending, answer)
+        self._finish(pending, outcome)
+
+    def _settle_within(self, pending: Pending, timeout_s: float) -> None:
+        """As `settle`, if the compiler lock can be had in that time."""
+        answer = self._prepare(pending)
+        with compiler_lock_within(timeout_s) as held:
+            outcome = self._settle_locked(pending, answer) if held else None
         self._finish(pending, outcome)
 
     def _settle_locked(self, pending: Pending, answer: AnswerFuture) -> Outcome | None:
@@ -242,6 +265,8 @@ class Settler:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
         pending.dispatcher.drop_shortcuts(pending.entry.key)
         try:
+            if pending.flight.overtaken and compiles_here(answer):
+                raise Overtaken()
             result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
                 raise Overtaken()
@@ -262,6 +287,8 @@ class Settler:
         if isinstance(outcome, tuple):
             self._record.finished(pending, *outcome)
         elif not isinstance(outcome, _NO_FAILURE):
+            if isinstance(outcome, VerifyFailed):  # also where nobody calls the function again
+                LOG.error("%s", outcome)
             self._record.failed(pending, outcome)
 
     def _obtain(self, pending: Pending, answer: wire.FinalAnswer) -> tuple[Any, Origin]:
@@ -281,8 +308,10 @@ class Settler:
                 if literals is not None and not are_literal(pending.entry.key, literals):
                     raise LiteralsWanted(literals)
                 raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
+            case wire.Differs():
+                raise verify_failed(answer)
             case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
-                raise _loss(pending.label, answer)
+                raise loss(pending.label, answer)
             case wire.StoreTrimmed():
                 raise AssertionError("a compile is not answered by a trim")
 
@@ -330,7 +359,7 @@ class Settler:
             pending.stored = stored
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
-        pending.load_s += time.perf_counter() - started
+        pending.unpack_s = time.perf_counter() - started
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
         with self._lock:
@@ -343,7 +372,9 @@ class Settler:
         for miss, times in built.misses:
             self._record.missed(miss, times)
         compiled = built.origin is wire.Origin.COMPILED
-        if compiled and built.inline is None:
+        if built.verified:
+            self._record.counters.count(Count.VERIFIED, pending.dispatcher.label, times=built.verified)
+        if compiled and (built.inline is None or self._config().verify):
             nested = sum(one.artifact_bytes for one in built.nested)
             self.supply.note_published(self._config(), built.artifact_bytes + nested)
         for reason, detail in built.degraded:
@@ -360,7 +391,7 @@ class Settler:
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
-        load_s = pending.load_s + time.perf_counter() - started
+        load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
         seconds = stored.meta.get("compile_s")
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
@@ -376,12 +407,35 @@ class Settler:
 
     # -- the installer thread --------------------------------------------------------------------------
 
-    def _run_installer(self) -> None:
+    def can_install(self) -> bool:
+        """Whether what nobody waits for would be installed; starts the installer. If not it is told, once.
+
+        No thread can be started where a limit is reached, and at the end of a process: for Python 3.12.1 that begins
+        when the main thread has ended, though other threads go on. Once closing has begun nothing new is taken: without
+        an installer it would be settled by nobody.
+        """
+        problem = self._run_installer()
+        if problem is None:
+            return not self._closed
+        with self._lock:
+            first, self._told_of_no_installer = not self._told_of_no_installer, True
+        if first:
+            self._record.degraded(DegradedReason.POOL_UNAVAILABLE, f"nothing is compiled in the background: {problem}")
+        return False
+
+    def _run_installer(self) -> RuntimeError | None:
+        """What keeps it from running."""
+        if self._installer is not None:
+            return None
         with self._lock:
             if self._installer is None and not self._closed:
                 installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                installer.start()
+                try:
+                    installer.start()
+                except RuntimeError as error:
+                    return error
                 self._installer = installer
+        return None
 
     def _install_arrivals(self) -> None:
         while (pending := self._arrived.get()) is not None:
@@ -408,32 +462,9 @@ def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:
         answer.set_result(what)
 
 
-def _with_bytes(built: wire.Built, again: wire.FinalAnswer) -> wire.FinalAnswer:
-    """The first answer, with what the second brought."""
-    if not isinstance(again, wire.Built):
-        return again
-    return replace(
-        built,
-        inline=again.inline,
-        nested=(*built.nested, *again.nested),
-        degraded=(*built.degraded, *again.degraded),
-        misses=(*built.misses, *again.misses),
-    )
-
-
 def _unpacked(pending: Pending, stored: Stored) -> Unpacked:
     """Without the bitcode, which is read when something links the function."""
     return unpack(Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key)
-
-
-def _loss(label: str, answer: wire.Died | wire.TimedOut | wire.OutOfMemory) -> JobLost:
-    match answer:
-        case wire.Died(exit_code, signal, last_lines):
-            return WorkerDied(label, exit_code, signal, last_lines)
-        case wire.TimedOut(limit_s):
-            return TimedOut(label, limit_s)
-        case wire.OutOfMemory(limit_bytes, used_bytes):
-            return OutOfMemory(label, limit_bytes, used_bytes)
 
 
 def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:

@@ -77,7 +77,7 @@ class Supply:
         return self._allowed
 
     def store(self, config: Config) -> DiskStore | None:
-        """The store, or None if its directory is refused: counted, and warned of once."""
+        """The store, or None if its directory or the signing key is refused: counted, and warned of once."""
         problem: Exception | None = None
         problems: list[StoreRefused | OSError] = []
         with self._lock:
@@ -90,16 +90,18 @@ class Supply:
                         size_max_bytes=config.cache_size_max_bytes,
                         readonly=config.readonly,
                         group=config.shared_group,
+                        signing_key_file=config.signing_key_file,
                     )
                 except (StoreRefused, OSError, RuntimeError) as refusal:
                     problem = refusal
                 if self._store is not None:
                     problems = self._store.problems
+            store = self._store
         for one in problems:
             self._tell(one, "a lower cache directory is left out")
         if problem is not None:
             self._tell(problem, f"nothing is stored in {config.cache_dir}")
-        return self._store
+        return store
 
     def _tell(self, problem: Exception, consequence: str) -> None:
         refused = isinstance(problem, StoreRefused)

@@ -18,7 +18,8 @@ value that compares in full, and what is cached is any value.
 import contextlib
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -84,6 +85,19 @@ class Flight(Generic[V]):
 
     done: "Future[V]" = field(default_factory=Future)
     overtaken: bool = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is settled or overtaken; False if the time passed first.
+
+        Not by `concurrent.futures.wait`: that never hears of a future that is cancelled while it waits.
+        """
+        try:
+            self.done.exception(timeout_s)
+        except CancelledError:
+            return True
+        except NotYet:
+            return self.done.done()
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

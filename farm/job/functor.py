@@ -35,9 +35,25 @@ class Rebuilt:
     with_extensions: bool
     """Whether numba extensions of others can take part: then a failure here may be this side's alone."""
 
-    def __call__(self) -> Parts:
-        """Compile. numba's errors pass through; NotShippable if the result cannot travel."""
-        result, symbol_base = compile_signature(self.dispatcher, self.arguments, self.return_type, self.caller_flags)
+    @property
+    def function(self) -> str:
+        """`module.function`, for people."""
+        body = self.dispatcher.py_func
+        return f"{body.__module__}.{body.__qualname__}"
+
+    @property
+    def signature(self) -> str:
+        """`(types)`, for people."""
+        return f"({', '.join(map(str, self.arguments))})"
+
+    def __call__(self, symbol_base: int | None = None) -> Parts:
+        """Compile, under names of its own or again under those of an earlier compile.
+
+        numba's errors pass through; NotShippable if the result cannot travel.
+        """
+        result, symbol_base = compile_signature(
+            self.dispatcher, self.arguments, self.return_type, self.caller_flags, symbol_base
+        )
         return take_apart(result, symbol_base)
 
 

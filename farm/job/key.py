@@ -6,6 +6,7 @@ which part of it differs from another's.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 HEX_LENGTH = 64
@@ -33,14 +34,16 @@ class CompileKey:
     @classmethod
     def from_parts(cls, parts: dict[str, bytes]) -> "CompileKey":
         """The key over labelled, canonically encoded parts; labels are hashed in sorted order."""
+        return cls.from_digests({label: hashlib.sha256(part).hexdigest() for label, part in parts.items()})
+
+    @classmethod
+    def from_digests(cls, digests: Mapping[str, str]) -> "CompileKey":
+        """The key over parts of which only the SHA-256 is known, as an artifact tells them. Raises ValueError."""
         whole = hashlib.sha256()
-        digests = []
-        for label in sorted(parts):
-            digest = hashlib.sha256(parts[label])
+        for label in sorted(digests):
             name = label.encode()
-            whole.update(len(name).to_bytes(4, "big") + name + digest.digest())
-            digests.append((label, digest.hexdigest()))
-        return cls(whole.hexdigest(), tuple(digests))
+            whole.update(len(name).to_bytes(4, "big") + name + bytes.fromhex(digests[label]))
+        return cls(whole.hexdigest(), tuple((label, digests[label]) for label in sorted(digests)))
 
     def first_difference(self, other: "CompileKey") -> str | None:
         """The label of the first part in which the two keys differ, or None if they do not."""

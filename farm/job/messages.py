@@ -5,11 +5,11 @@ pickle. Both ends are processes of one user that share one installed farm, so pi
 codec here; bytes that come from disk are never unpickled before their digest is checked.
 
     front  -> worker    Compile
-    worker -> front     Built | Failed | Rejected | Busy, or StoreTrimmed
+    worker -> front     Built | Failed | Rejected | Differs | Busy, or StoreTrimmed
     front  -> foreman   Fork (with the worker's socket and output pipe as descriptors), Signal, Ping
     foreman -> front    ForemanReady, Forked, Exited, Pong
 
-A job ends in exactly one final answer: Built, Failed, Rejected, Died, TimedOut, OutOfMemory or
+A job ends in exactly one final answer: Built, Failed, Rejected, Differs, Died, TimedOut, OutOfMemory or
 Cancelled. The last four are made by the front about a worker; they never cross a pipe. Busy is not
 final: the job goes back to the queue.
 """
@@ -43,6 +43,8 @@ class Job:
     payload: bytes
     """A pickled CompileFunctor."""
     deadline_s: float
+    fresh: bool = False
+    """Only a worker that has done no job will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Built:
     degraded: tuple[tuple[DegradedReason, str], ...] = ()
     misses: tuple[tuple[MissReason, int], ...] = ()
     """What the worker looked for and did not find, the job's own artifact excepted if it was only absent."""
+    verified: int = 0
+    """How many stored artifacts, callees included, were compiled again and found the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,22 @@ class Rejected:
 
     reason: RefusalReason
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """A stored artifact, the job's own or a callee's, is not what compiling it again gave."""
+
+    function: str
+    signature: str
+    key: CompileKey
+    """What was asked for."""
+    made_under: CompileKey | None
+    """The key that the artifact itself says it was made under, or None if it says nothing."""
+    differences: tuple[tuple[str, str, str], ...]
+    """(where, stored, compiled again)."""
+    others: tuple[str, ...] = ()
+    """Other functions of the same job that differ, probably as they have this one in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +181,8 @@ class StoreTrimmed:
     degraded: tuple[tuple[DegradedReason, str], ...] = ()
 
 
-WorkerAnswer = Built | Failed | Rejected | Busy | StoreTrimmed
-FinalAnswer = Built | Failed | Rejected | Died | TimedOut | OutOfMemory | Cancelled | StoreTrimmed
+WorkerAnswer = Built | Failed | Rejected | Differs | Busy | StoreTrimmed
+FinalAnswer = Built | Failed | Rejected | Differs | Died | TimedOut | OutOfMemory | Cancelled | StoreTrimmed
 
 
 @dataclass(frozen=True, slots=True)

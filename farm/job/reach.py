@@ -14,12 +14,13 @@ always, others if the walk meets an object or type they are for. What they consi
 repeats until neither names nor registrations are added. An installed distribution's count by name and version, and
 all of them if one does.
 
+Where code of the user runs at compile time (in an overload, an intrinsic, a type, a pass), everything counts that such
+code can see of classes and functions: `farm.job.classes`. Elsewhere of a class counts what machine code sees.
+
 Raises NotShippable, naming the global, for what has no stable content or cannot travel.
 """
 
 import builtins
-import dis
-import functools
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ import numpy
 
 from farm.errors import NotShippable
 from farm.job.canonical import encode
+from farm.job.classes import NAMES_IGNORED, attributes
 from farm.job.differs import differs_in_python as differs_in_python
-from farm.port import describe
+from farm.port import describe, standin
 from farm.port.registry import Registration, registrations
 from farm.reasons import RefusalReason
 
@@ -42,11 +44,8 @@ MODULE_NAMES_IGNORED: Final = frozenset(
     {"__builtins__", "__cached__", "__dict__", "__loader__", "__path__", "__spec__"}
     | {"__annotations__", describe.STUB_MARK}
 )
-CLASS_NAMES_IGNORED: Final = frozenset(
-    {"__annotations__", "__annotate__", "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__"}
-    | {"__static_attributes__", "__weakref__", "_abc_impl", "__annotations_cache__", "__annotate_func__"}
-)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, numpy.generic, numpy.dtype)
+HAS_DOCSTRING: Final = 0x4000000
 SCALARS: Final = (bool, int, float, complex, str, bytes, type(None))
 Node = tuple[Any, ...]
 
@@ -90,14 +89,14 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
     known = registrations()
     names = _own_names(function)
     entered: tuple[Registration, ...] = ()
-    positions, in_module = describe.debug_by_default(), False
+    positions, in_module, whole = describe.debug_by_default(), False, False
     while True:
-        walk = _Walk(names, positions, in_module)
+        walk = _Walk(names, positions, in_module, whole)
         node = walk.part(function, getattr(function, "__qualname__", "function"))
         beside = walk.part(values, "signature")
         extensions = walk.extensions(entered)
         more = tuple(one for one in known if walk.enters(one))
-        settled = walk.positions is positions and walk.in_module is in_module
+        settled = walk.positions is positions and walk.in_module is in_module and walk.whole is whole
         if walk.found <= names and len(more) == len(entered) and settled:
             return Reached(
                 encode(node),
@@ -110,7 +109,7 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 differs_in_python(function, known),
             )
         names, entered = names | walk.found, more
-        positions, in_module = walk.positions, walk.in_module
+        positions, in_module, whole = walk.positions, walk.in_module, walk.whole
 
 
 def describe_values(values: tuple[object, ...]) -> bytes:
@@ -131,7 +130,7 @@ def _own_names(function: object) -> frozenset[str]:
         return frozenset()
     found: set[str] = set()
     for one in describe.nested_code(code):
-        found.update(one.co_names, (text for text in _constants(one) if type(text) is str))
+        found.update(one.co_names, (text for text in describe.operations(one)[2] if type(text) is str))
     return frozenset(found)
 
 
@@ -143,6 +142,9 @@ class _Walk:
     """Whether files and lines count: machine code made with `debug=True` holds them. Turns true where that is met."""
     in_module: bool = False
     """Whether functions' modules count: object mode blocks look globals up there. Turns true like `positions`."""
+    whole: bool = False
+    """Whether everything counts that Python code can see of classes and functions: code of the user runs at compile
+    time. Turns true like `positions`."""
     found: set[str] = field(default_factory=set)
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
@@ -185,6 +187,7 @@ class _Walk:
                 self.distributions.add(distribution)
                 installed.add((one.home, describe.version(one.home)))
                 continue
+            self.whole = self.whole or not one.is_itself
             place = places[one.group] = places.get(one.group, -1) + 1
             others.append((one.name, one.how, place, one))
         others.sort(key=lambda entry: entry[:3])
@@ -228,6 +231,7 @@ class _Walk:
             return ("list", tuple(self.node(one, f"{path}[{i}]") for i, one in enumerate(value)))
         if isinstance(value, dict):  # in its own order, which compile-time code can see
             return ("dict", tuple((self.node(key, path), self.node(value[key], f"{path}[{key!r}]")) for key in value))
+        self.whole = self.whole or describe.runs_at_compile_time(value)
         parts = describe.dispatcher_parts(value)
         if parts is not None:
             function, options, local_types, pipeline, explicit = parts
@@ -247,7 +251,7 @@ class _Walk:
             self.symbols.update(describe.external_symbols(value))
             kinds = tuple(self._class(cls, path) for cls in describe.type_classes(value) if "<locals>" not in str(cls))
             self.in_module = self.in_module or taken[0] == "with context"
-            return (taken[0], self.node(taken[1], path), kinds)
+            return (taken[0], self.node(taken[1], path), kinds, self._dict(describe.own_attributes(value), path))
         if isinstance(value, types.ModuleType):
             return self._module(value, path)
         if isinstance(value, type):
@@ -321,13 +325,21 @@ class _Walk:
             raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, f"{path} is {value.__module__}.{value.__qualname__}")
         bases = tuple(self._class(base, path) for base in value.__bases__)
         content: Node = ()
+        stands_in = describe.travels_as_standin(value)
+        more = (standin.additions(value) if stands_in else vars(value)) if self.whole else {}
+        if more:
+            if value.__module__ == "__main__":
+                detail = f"{path} is __main__.{value.__qualname__}, which code that runs at compile time can look into"
+                raise NotShippable(RefusalReason.CLASS_NOT_BY_NAME, detail)
+            self.imports.add(value.__module__)  # so that the worker has the class itself
+            content = (self._class(type(value), path), *attributes(more, path, self.node))
         if issubclass(value, Enum):
             members = value.__members__.items()
-            content = tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
+            content += tuple((name, self.node(member.value, f"{path}.{name}")) for name, member in members)
         elif hasattr(value, "_fields"):
-            content = (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
-        elif not describe.travels_as_standin(value):  # then the worker imports it, and finds what is compared here
-            held = sorted((name, one) for name, one in vars(value).items() if name not in CLASS_NAMES_IGNORED)
+            content += (self.node(tuple(value._fields), path), len(getattr(value, "_field_defaults", ())))
+        elif not stands_in and not more:  # then the worker imports it, and finds what is compared here
+            held = sorted((name, one) for name, one in vars(value).items() if name not in NAMES_IGNORED)
             content = tuple((name, self._class_attribute(one, f"{path}.{name}")) for name, one in held)
         return ("class", value.__module__, value.__qualname__, bases, content)
 
@@ -343,7 +355,8 @@ class _Walk:
     def _module(self, module: types.ModuleType, path: str) -> Node:
         version = describe.installed(module)
         held = vars(module)
-        wanted = sorted(self.names & held.keys() - MODULE_NAMES_IGNORED)
+        # A module's `__getattr__` answers for names that it does not hold.
+        wanted = sorted((self.names | {"__getattr__"}) & held.keys() - MODULE_NAMES_IGNORED)
         if version is None:
             kept = self.modules.setdefault(module.__name__, {})
             kept.update((name, held[name]) for name in wanted)
@@ -402,7 +415,29 @@ class _Walk:
             cells,
             tuple((name, self._global(function, name)) for name in sorted(describe.global_names(code))),
             self.node(function.__dict__.get("__wrapped__"), path),
+            self._also_seen(function, path) if self.whole else (),
         )
+
+    def _also_seen(self, function: types.FunctionType, path: str) -> Node:
+        """What code that runs at compile time can reach by a function beside its globals: attributes and imports.
+
+        Attributes travel with a module only: by value, the worker finds the key to be another one.
+        """
+        package = str(function.__globals__.get("__package__") or "")
+        names = sorted(describe.imports_inside(function.__code__, package))
+        held = {name: value for name, value in function.__dict__.items() if name != "__wrapped__"}
+        return (self._dict(held, path), tuple((name, self._imported(name, path)) for name in names))
+
+    def _imported(self, name: str, path: str) -> Node:
+        module = describe.imported(name)
+        if module is None:
+            version = describe.version_if_imported(name)  # nobody can have assigned its variables yet
+            if version is not None:
+                return ("not imported", name, version)
+        if module is None or name == "__main__":
+            raise NotShippable(RefusalReason.UNKEYABLE, f"{path} imports {name} when it runs")
+        self.imports.add(name)
+        return self.node(module, name)
 
     def _cell(self, name: str, cell: Any, path: str) -> Node:
         try:
@@ -427,34 +462,24 @@ class _Walk:
             self.found.update(one.co_names)
 
     def _code(self, code: types.CodeType, path: str) -> Node:
+        operations, numbers, used = describe.operations(code)
         constants = tuple(
-            self._code(one, path) if isinstance(one, types.CodeType) else self.node(one, path)
-            for one in _constants(code)
+            self._code(one, path) if isinstance(one, types.CodeType) else self.node(one, path) for one in used
         )
         return (
             "code",
-            code.co_code,
+            operations,
+            numbers,
             constants,
             code.co_names,
             code.co_varnames,
             code.co_freevars,
             code.co_cellvars,
-            code.co_flags,
+            code.co_flags & ~HAS_DOCSTRING,
             (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
             getattr(code, "co_exceptiontable", b""),
             (code.co_filename, code.co_firstlineno, code.co_linetable) if self.positions else (),
         )
-
-
-@functools.lru_cache(maxsize=4096)
-def _constants(code: types.CodeType) -> tuple[object, ...]:
-    """The constants without the docstring: the first one, if it is text and no instruction loads it."""
-    constants = code.co_consts
-    if not constants or not isinstance(constants[0], str):
-        return constants
-    if any(i.arg == 0 for i in dis.get_instructions(code) if i.opcode in dis.hasconst):
-        return constants
-    return (None, *constants[1:])
 
 
 def _kind(value: object) -> str:

@@ -15,6 +15,8 @@ class Submitted:
     job_id: int
     waited: bool
     batch: bool
+    fresh: bool = False
+    """Only a worker that has done no job will do."""
 
 
 @dataclass(frozen=True, slots=True)

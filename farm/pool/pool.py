@@ -7,6 +7,7 @@ not survive a fork: in a child it only closes its descriptors, and refuses jobs.
 """
 
 import atexit
+import contextlib
 import itertools
 import os
 import threading
@@ -103,7 +104,7 @@ class Pool:
                 refusal = "the pool is closed"
             else:
                 try:
-                    self._running_loop().inbox.put(ticket, on.Submitted(ticket.job_id, waited, batch))
+                    self._running_loop().inbox.put(ticket, on.Submitted(ticket.job_id, waited, batch, job.fresh))
                 except (OSError, RuntimeError) as error:  # no descriptors, no threads
                     refusal = f"the pool could not be started: {error}"
         if refusal is not None:
@@ -114,7 +115,8 @@ class Pool:
         """Have the foreman started now, so that the first job finds it warm. Returns at once."""
         with self._lock:
             if not self._closed and self._owner_pid == os.getpid():
-                self._running_loop().inbox.put(on.Wanted())
+                with contextlib.suppress(OSError, RuntimeError):  # the first job tries again, and its answer says why
+                    self._running_loop().inbox.put(on.Wanted())
 
     def close(self, grace_s: float = 2.0) -> None:
         """Stop intake, cancel queued jobs, give running ones `grace_s`, end all processes. Idempotent.

@@ -11,7 +11,7 @@ orders on the way.
     queued   (assign) none, and room for one         queued     ForkWorker
     queued   (assign) none, no room, a misfit idle   queued     KillWorker(misfit), ForkWorker
     queued   Called (batch)                          queued     promoted to on-demand
-    running  Answered Built, Failed, Rejected        finished   FinishJob
+    running  Answered, but for the three below       finished   FinishJob
     running  Answered Busy                           queued     rests until the next Tick
     running  Answered Busy, BUSY_MAX times           finished   FinishJob(Rejected)
     running  Answered KEY_MISMATCH, the first        queued     only a fresh worker will do
@@ -83,6 +83,7 @@ class _Job:
     id: int
     waited: bool
     batch: bool
+    fresh: bool
     calls: int = 0
     attempt: int = 0
     deaths: int = 0
@@ -106,7 +107,7 @@ class _Worker:
     jobs_done: int = 0
 
     def fits(self, job: _Job) -> bool:
-        return not (job.waited and self.nice) and not (job.mismatches and self.jobs_done)
+        return not (job.waited and self.nice) and not ((job.fresh or job.mismatches) and self.jobs_done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,8 @@ class Schedule:
         if not self._open:
             self._out.append(on.FinishJob(event.job_id, Cancelled("the pool is closed")))
             return
-        self._jobs[event.job_id] = _Job(event.job_id, event.waited, event.batch and not event.waited)
+        batch = event.batch and not event.waited
+        self._jobs[event.job_id] = _Job(event.job_id, event.waited, batch, event.fresh)
 
     def _wait(self, job_id: int) -> None:
         job = self._jobs.get(job_id)

@@ -1,5 +1,8 @@
 """What a worker does with one job: rebuild, look in the store, lock, look again, compile, publish, answer.
 
+To verify, what is found in the store is compiled again and compared. What was compared, or made, then goes over the
+pipe: the front loads those very bytes, whatever lies in the store by then.
+
 The lock saves work and nothing else: if it is taken the answer is Busy, and a compile made without it
 is as good. Any error of the store costs a compile or sends the artifact over the pipe, never a call.
 A job can also be to trim the store.
@@ -47,12 +50,14 @@ class Order:
         The directory, or None: the artifact comes back over the pipe.
     readonly
         Publish nothing. Callees are still looked up.
-    lower, size_max_bytes, group
-        As `DiskStore` takes them.
+    lower, size_max_bytes, group, signing_key_file
+        As `DiskStore` takes them. The key itself does not travel: payloads are kept, and shown when something fails.
     inline
         Send the artifact over the pipe, wherever else it is: the front did not find it.
     dead
         Process ids of workers that ended in the middle of a job: what they were writing is removed.
+    verify
+        Compile again what the store has, callees included, and compare.
     """
 
     functor: CompileFunctor
@@ -63,6 +68,8 @@ class Order:
     group: str | None = None
     inline: bool = False
     dead: tuple[int, ...] = ()
+    signing_key_file: Path | None = None
+    verify: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def _compile_order(order: Order) -> WorkerAnswer:
         return Rejected(refusal.reason, refusal.detail)
     except Exception as error:  # restoring runs user code: whatever it raises, the front compiles instead
         return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
-    library = StoreLibrary(None)
+    library = StoreLibrary(None, verify=order.verify)
     try:
         library.store = _open(order)
     except (StoreRefused, OSError) as problem:
@@ -114,10 +121,14 @@ def _compile_order(order: Order) -> WorkerAnswer:
     answer = _settle(rebuilt, order, library)
     if isinstance(answer, Failed) and answer.literal_args is None and library.served:
         answer, library = _compile_alone(order, library)
+    if library.differing:  # the innermost is the first
+        first, *others = library.differing
+        return replace(first, others=tuple(f"{one.function}{one.signature}" for one in others))
     if not isinstance(answer, Built):
         return answer
     return replace(
         answer,
+        verified=library.verified,
         nested=tuple(library.nested),
         degraded=(*library.degraded.items(), *answer.degraded),
         misses=tuple(library.misses.items()),
@@ -161,6 +172,7 @@ def _open(order: Order) -> DiskStore | None:
         size_max_bytes=order.size_max_bytes,
         readonly=order.readonly,
         group=order.group,
+        signing_key_file=order.signing_key_file,
     )
     for pid in order.dead:
         store.remove_temp_of(pid)
@@ -169,9 +181,9 @@ def _open(order: Order) -> DiskStore | None:
 
 def _settle(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnswer:
     store, key = library.store, order.functor.key
-    if store is None or store.readonly:
+    if store is None or (store.readonly and not order.verify):
         return _compile(rebuilt, order, library)
-    found = _look(store, order, library)
+    found = _look(store, rebuilt, order, library)
     if found is not None:
         _busy_since.pop(key, None)
         return found
@@ -182,24 +194,41 @@ def _settle(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnsw
                 return Busy(key)
             library.degraded[DegradedReason.LOCK_TIMED_OUT] = key.hex
         _busy_since.pop(key, None)
-        return _look(store, order, library) or _compile(rebuilt, order, library)
+        return _look(store, rebuilt, order, library) or _compile(rebuilt, order, library)
 
 
-def _look(store: DiskStore, order: Order, library: StoreLibrary) -> Built | None:
+def _look(store: DiskStore, rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> Built | None:
     # Read, not only seen: the front was here before, and a file that it found bad must not send it back there.
     key = order.functor.key
     found: Stored | Artifact | Miss = store.get(key)
-    if order.inline and isinstance(found, Stored):
+    if (order.inline or order.verify) and isinstance(found, Stored):
         found = found.artifact()
     match found:
+        case Artifact() if order.verify:
+            _verify(found, rebuilt, order, library)
+            return Built(key, Origin.STORE, 0.0, 0, inline=encode(found))
         case Artifact():
             degraded = ((DegradedReason.DELIVERED_INLINE, key.hex),)
             return Built(key, Origin.STORE, 0.0, 0, inline=encode(found), degraded=degraded)
         case Stored():
             return Built(key, Origin.STORE, 0.0, 0)
         case Miss(reason) if reason is not MissReason.ABSENT:
-            library.misses[reason] += 1
+            library.missed(key, reason)
     return None
+
+
+def _verify(stored: Artifact, rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> None:
+    """Compile again what is stored, under its names, and take note of what differs."""
+    base = stored.meta.get("symbol_base")
+    was = Parts(dict(stored.meta), stored.code, stored.bitcode, stored.environment)
+    named = rebuilt.function, rebuilt.signature, order.functor.key, was
+    with failure.numba_warnings(), serving(library):
+        try:
+            parts = rebuilt(base if isinstance(base, int) else None)
+        except Exception as error:  # numba's, an extension's, or a refusal: somebody stored what cannot be made here
+            library.differs(*named, (("the compile", "made an artifact", f"{type(error).__name__}: {error}"),))
+            return
+    library.compared(*named, parts)
 
 
 def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnswer:
@@ -240,7 +269,7 @@ def _publish(
             degraded.append((problem.reason, str(problem)))
         if inline:
             degraded.append((DegradedReason.DELIVERED_INLINE, key.hex))
-    sent = data if inline else None
+    sent = data if inline or order.verify else None
     return Built(key, Origin.COMPILED, seconds, len(data), inline=sent, warnings=warnings, degraded=tuple(degraded))
 
 

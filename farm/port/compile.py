@@ -13,6 +13,7 @@ from numba.core import event, serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
 from numba.core.errors import ForceLiteralArg
+from numba.core.typed_passes import _reload_parfors
 from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable
@@ -22,6 +23,8 @@ from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
 
 UNRESOLVED_PREFIX = ".numba.unresolved$"
+PARALLEL_SYMBOL = "numba_parallel_for"
+"""What every parallel loop calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,17 @@ class Parts:
 
 
 def compile_signature(
-    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, flags_of_caller: Any | None
+    dispatcher: Any,
+    arguments: tuple[Any, ...],
+    return_type: Any | None,
+    flags_of_caller: Any | None,
+    symbol_base: int | None = None,
 ) -> tuple[Any, int]:
     """Compile one signature of a dispatcher, without installing it; returns (CompileResult, symbol base).
 
     `flags_of_caller` are those of the compile that asked for it (`target.caller_flags`), so that the
-    inherited flags are the ones it would have had there. numba's own exceptions pass through.
+    inherited flags are the ones it would have had there. `symbol_base` is that of an earlier compile which this one
+    repeats, None for a fresh one. numba's own exceptions pass through.
     """
     timers: dict[str, float] = {}  # as numba's own `compile` has them
     # The counter is how numba's type inference recognises a call of the function to itself; the registration is
@@ -65,7 +73,7 @@ def compile_signature(
         dispatcher._compiling_counter,
         register_dispatcher(dispatcher),
     ):
-        base = renew_symbol_names()
+        base = renew_symbol_names(symbol_base)
         try:
             with inherited_flags(flags_of_caller):
                 result = dispatcher._compiler.compile(arguments, return_type)
@@ -88,7 +96,7 @@ def take_apart(result: Any, symbol_base: int) -> Parts:
     recursive = [name for name in symbols.undefined if name.startswith(UNRESOLVED_PREFIX)]
     if recursive:
         raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, recursive[0])
-    environment = _dump_environment(result)
+    environment = _dump_environment(result, _initialisers(result, symbols))
     meta = {
         "library": library.name,
         "defined": list(symbols.defined),
@@ -123,7 +131,17 @@ def _stripped(descriptor: Any) -> Any:
     return copied
 
 
-def _dump_environment(result: Any) -> bytes:
+def _initialisers(result: Any, symbols: elf.Symbols) -> tuple[Any, ...]:
+    """What a process must call before it links the code, so that what the code calls is there.
+
+    From numba 0.63 on a caller inherits this from its callees. Before, only the symbol says that one is parallel.
+    """
+    found = tuple(result.reload_init)
+    inherits = PARALLEL_SYMBOL not in symbols.undefined or _reload_parfors in found
+    return found if inherits else (*found, _reload_parfors)
+
+
+def _dump_environment(result: Any, initialisers: tuple[Any, ...]) -> bytes:
     own = result.environment
     others = [env for env in result._find_referenced_environments() if env is not own]
     returns = result.signature.return_type
@@ -138,7 +156,7 @@ def _dump_environment(result: Any) -> bytes:
                     "signature": result.signature,
                     "lifted": result.lifted,
                     "annotation": str(result.type_annotation),
-                    "reload_init": tuple(result.reload_init),
+                    "reload_init": initialisers,
                     "generator": None if generator is None else (returns, _stripped(generator[0])),
                 }
             )

@@ -10,6 +10,7 @@ import dis
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import site
 import sys
 import sysconfig
@@ -111,6 +112,28 @@ def _frozen(kernel: Any) -> tuple[object, ...]:
     return tuple(one.value for one in assigned if isinstance(one, (numba_ir.Global, numba_ir.FreeVar, numba_ir.Const)))
 
 
+def runs_at_compile_time(obj: object) -> bool:
+    """Whether numba runs code of the user when it compiles what names this object: an intrinsic, a type, a pipeline."""
+    if isinstance(obj, _Intrinsic):
+        return _is_users(obj._defn)
+    if isinstance(obj, types.Type):
+        return any(map(_is_users, type(obj).__mro__))
+    return isinstance(obj, dispatchers.Dispatcher) and _is_users(pipeline_class(obj))
+
+
+def _is_users(obj: object) -> bool:
+    name = home(obj)
+    held = sys.modules.get(name)
+    return name != "builtins" and (held is None or installed(held) is None)
+
+
+def own_attributes(obj: object) -> dict[str, object]:
+    """What a user's type of numba holds beside the key that its equality depends on."""
+    if not isinstance(obj, types.Type) or not runs_at_compile_time(obj):
+        return {}
+    return {name: value for name, value in vars(obj).items() if not name.startswith("_") and name != "name"}
+
+
 def is_with_context(obj: object) -> bool:
     """Whether the object begins a block that numba compiles in its own way: objmode and its kin."""
     return isinstance(obj, WithContext)
@@ -172,6 +195,41 @@ def is_jitclass_instance(obj: object) -> bool:
 def global_names(code: python_types.CodeType) -> frozenset[str]:
     """Every global name that the code, or code nested in it, reads or writes."""
     found = {i.argval for one in nested_code(code) for i in dis.get_instructions(one) if i.opname in GLOBAL_OPERATIONS}
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def operations(code: python_types.CodeType) -> tuple[bytes, tuple[int, ...], tuple[object, ...]]:
+    """(bytecode without the numbers of constants, numbers in order of first use, the constants in that order).
+
+    What no instruction loads is left out, as a docstring is: it moves the numbers of the others (a function that
+    returns nothing loads None), and changes nothing that the function does.
+    """
+    raw, numbers, order = bytearray(code.co_code), list[int](), dict[int, int]()
+    prefixes: list[int] = []
+    for one in dis.get_instructions(code):
+        if one.opcode == dis.EXTENDED_ARG:
+            prefixes.append(one.offset)
+            continue
+        if one.opcode in dis.hasconst and one.arg is not None:
+            numbers.append(order.setdefault(one.arg, len(order)))
+            for offset in (*prefixes, one.offset):
+                raw[offset + 1] = 0
+        prefixes.clear()
+    return bytes(raw), tuple(numbers), tuple(code.co_consts[number] for number in order)
+
+
+@functools.lru_cache(maxsize=4096)
+def imports_inside(code: python_types.CodeType, package: str) -> frozenset[str]:
+    """Names of the modules that the code, or code nested in it, imports when it runs."""
+    found = set()
+    for one in nested_code(code):
+        known = list(dis.get_instructions(one))
+        for at, instruction in enumerate(known):
+            if instruction.opname == "IMPORT_NAME":
+                level = known[at - 2].argval if at > 1 else 0
+                dots = "." * level if isinstance(level, int) else ""
+                found.add(importlib.util.resolve_name(f"{dots}{instruction.argval}", package))
     return frozenset(found)
 
 
@@ -243,6 +301,16 @@ def version(module: str) -> str:
     """The distribution and version that an imported module is installed from; empty for the user's."""
     held = sys.modules.get(module)
     return "" if held is None else installed(held) or ""
+
+
+def version_if_imported(module: str) -> str | None:
+    """What `installed` would say of a module that is not imported, from where its package lies. Imports nothing."""
+    top = module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    return None if spec is None else _installed(top, spec.origin if spec.has_location else None)
 
 
 def home(obj: Any) -> str:

@@ -2,9 +2,9 @@
 
 numba's C code calls `_compile_for_args` only when no overload in its own table matches, and calls
 whatever callable comes back, so a compiled overload is reached without any code of ours. Jitted
-callers come through `compile`. Everything that changes a dispatcher's overloads is here, as four
-functions: `attach`, `insert_in_table`, `discard_overloads`, `allow_only_installed`; `farm.front.install`
-alone calls them.
+callers come through `compile`. Everything that changes a dispatcher's overloads is here, as five
+functions: `attach`, `insert_in_table`, `discard_overloads`, `allow_only_installed`, `allow_compiling`;
+`farm.front.install` alone calls them.
 """
 
 import numbers
@@ -32,9 +32,9 @@ compiler_lock = global_compiler_lock
 
 
 @contextmanager
-def compiler_lock_if_free() -> Iterator[bool]:
-    """Inside, hold the compiler lock if no other thread does: without waiting. Gives whether it is held."""
-    held: bool = global_compiler_lock._lock.acquire(blocking=False)
+def compiler_lock_within(timeout_s: float) -> Iterator[bool]:
+    """Inside, hold the compiler lock if it could be had within so many seconds. Gives whether it is held."""
+    held: bool = global_compiler_lock._lock.acquire(timeout=timeout_s)
     try:
         yield held
     finally:
@@ -66,7 +66,8 @@ class HookedDispatcher(CPUDispatcher):
         targetoptions: dict[str, Any] | None = None,
         pipeline_class: type = Compiler,
     ) -> None:
-        super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
+        # numba takes None for either from 0.62 on
+        super().__init__(py_func, locals or {}, targetoptions or {}, pipeline_class)
         self.in_table: set[Types] = set()
         self.explicit: tuple[Signature, ...] = ()
         self.shortcuts: dict[bytes, Callable[[], Callable[..., Any]]] = {}
@@ -226,7 +227,7 @@ def attach(dispatcher: HookedDispatcher, arguments: Types, result: Any) -> Any:
 
 
 def insert_in_table(dispatcher: HookedDispatcher, arguments: Types) -> bool:
-    """Let numba's C code find an attached overload by itself. Returns False if it already did, or there is none now.
+    """Let numba's C code find an attached overload by itself. Returns False if it already did, or if it is discarded.
 
     Literal types never match in the C table, so they are never inserted: such calls are answered from
     `overloads` for ever.
@@ -234,10 +235,8 @@ def insert_in_table(dispatcher: HookedDispatcher, arguments: Types) -> bool:
     if any(isinstance(kind, types.Literal) for kind in arguments):
         return False
     with _table_lock:
-        if arguments in dispatcher.in_table:
-            return False
         result = dispatcher.overloads.get(arguments)
-        if result is None:  # discarded since the caller looked
+        if result is None or arguments in dispatcher.in_table:
             return False
         dispatcher._insert([kind._code for kind in arguments], result.entry_point, result.objectmode)
         dispatcher.in_table.add(arguments)
@@ -263,3 +262,8 @@ def reset_in_child() -> None:
 def allow_only_installed(dispatcher: HookedDispatcher) -> None:
     """From now on numba's C code chooses among the installed overloads, converting arguments, and compiles none."""
     dispatcher.disable_compile()
+
+
+def allow_compiling(dispatcher: HookedDispatcher) -> None:
+    """From now on numba's C code asks again for what it does not find."""
+    dispatcher.disable_compile(False)

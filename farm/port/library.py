@@ -69,6 +69,9 @@ class Place(Protocol):
     parts: Parts | None
     """What the library has, bitcode included."""
 
+    symbol_base: int | None
+    """The base of an earlier compile, which the callee's repeats; None for a fresh one."""
+
     def loaded(self) -> None:
         """The parts serve."""
 
@@ -124,7 +127,7 @@ class _Job:
                 return result
         # A base of its own, so that the bytes of caller and callee do not depend on which of them was compiled here.
         outer_names = FunctionIdentity._unique_ids
-        self.open.append(_Open(request, place, outer_names, renew_symbol_names()))
+        self.open.append(_Open(request, place, outer_names, renew_symbol_names(place.symbol_base)))
         return None
 
     def save(self, dispatcher: Any, arguments: Types, result: CompileResult) -> None:
@@ -213,7 +216,7 @@ class LibraryDispatcher(CPUDispatcher):
         """Declared signatures: callers choose among these alone, and the one chosen is compiled then."""
         self._made: dict[tuple[Types, str], CompileResult] = {}
         self._made_in = 0
-        super().__init__(py_func, locals=locals, targetoptions=targetoptions, pipeline_class=pipeline_class)
+        super().__init__(py_func, locals or {}, targetoptions or {}, pipeline_class)
         self._cache = LibraryCache(self)
 
     def __repr__(self) -> str:
@@ -223,9 +226,7 @@ class LibraryDispatcher(CPUDispatcher):
         """Nothing: numba's own cache goes stale, and what it holds would enter ours."""
 
     def compile(self, sig: Any) -> Any:
-        slot = self._turn(sig)
-        if slot is not None and slot not in self._made:
-            self.overloads.pop(slot[0], None)
+        slot = self._make_room(sig)
         entry_point = super().compile(sig)
         made = None if slot is None else self.overloads.get(slot[0])
         if slot is not None and made is not None:
@@ -251,8 +252,7 @@ class LibraryDispatcher(CPUDispatcher):
         return super().get_overload(sig)
 
     def get_compile_result(self, sig: Any) -> CompileResult:
-        if self._can_compile:
-            self.compile(sig)
+        self._make_room(sig)  # numba's own compiles what is not there: with the declared return type from 0.68 on
         return super().get_compile_result(sig)
 
     def add_overload(self, cres: CompileResult) -> None:
@@ -260,6 +260,13 @@ class LibraryDispatcher(CPUDispatcher):
             super().add_overload(cres)
         else:  # not for numba's C table: it wants something to call
             self.overloads[tuple(cres.signature.args)] = cres
+
+    def _make_room(self, sig: Any) -> tuple[Types, str] | None:
+        """As `_turn`, but an overload that was made under other flags is out of the way."""
+        slot = self._turn(sig)
+        if slot is not None and slot not in self._made:
+            self.overloads.pop(slot[0], None)
+        return slot
 
     def _turn(self, sig: Any) -> tuple[Types, str] | None:
         """Put the overload for the flags of the running compile in numba's place, if there is one; its slot.

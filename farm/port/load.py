@@ -59,6 +59,7 @@ class LoadedLibrary(JITCodeLibrary):
     def __init__(self, codegen: Any, name: str, code: bytes, bitcode: Callable[[], bytes]) -> None:
         CodeLibrary.__init__(self, codegen, name)  # CPUCodeLibrary's prints and parses an empty module each time
         self._linking_libraries: list[Any] = []
+        self._reload_init: set[Callable[[], None]] = set()  # numba's libraries have one from 0.63 on
         self._final_module = llvm.parse_assembly(_empty_module(codegen))
         self._final_module.name = normalize_ir_text(name)
         self._shared_module: Any = None

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from numba.core.callconv import CPUCallConv
 
-from farm.port.describe import nested_code
+from farm.port.describe import nested_code, operations
 
 Position = tuple[str, str, int]
 """(function name, file, line), as numba's C code wants it."""
@@ -84,13 +84,10 @@ def _content(code: types.CodeType) -> str:
     """A digest of a code object without positions and docstrings."""
     whole = hashlib.sha256()
     for one in nested_code(code):
-        constants = [
-            value
-            for at, value in enumerate(one.co_consts)
-            if isinstance(value, (int, float)) or (at and isinstance(value, str))
-        ]
+        code_bytes, numbers, constants = operations(one)
+        plain = [value for value in constants if isinstance(value, (int, float, str))]
         names = (one.co_names, one.co_varnames, one.co_freevars, one.co_cellvars)
-        whole.update(repr((one.co_name, one.co_code, names, constants)).encode(errors="surrogatepass"))
+        whole.update(repr((one.co_name, code_bytes, numbers, names, plain)).encode(errors="surrogatepass"))
     return whole.hexdigest()[:32]
 
 

@@ -85,10 +85,15 @@ class Registration:
         """The Python function that this overload replaces by something else, if it does."""
         if self.kind is not Kind.OVERLOAD or not self.subjects or not isinstance(self.content[0], FunctionType):
             return None
+        return None if self.is_itself else self.content[0]
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether it overloads a function by that function, as register_jitable does."""
+        if self.kind is not Kind.OVERLOAD:
+            return False
         implementation: Any = self.content[1]
-        # register_jitable overloads a function by itself.
-        itself = implementation.__module__ == "numba.core.extending" and implementation.__name__ == "ov_wrap"
-        return None if itself else self.content[0]
+        return bool(implementation.__module__ == "numba.core.extending" and implementation.__name__ == "ov_wrap")
 
     @property
     def attribute(self) -> str | None:

@@ -31,6 +31,12 @@ from farm.port import describe
 REFERENCE: Final = re.compile(rb"farm-class\n([^\n]+)\n([^\n]+)\n([0-9a-f]{16})\n[0-9a-f]{16}\n")
 """How a class is written into an artifact: module, qualified name, shape, and a number of the stand-in's own."""
 
+WITHOUT_MEANING: Final = frozenset(
+    {"__annotations__", "__annotate__", "__doc__", "__firstlineno__", "__static_attributes__", "__orig_bases__"}
+    | {"__annotations_cache__", "__annotate_func__"}
+)
+"""Attributes that Python gives to a class or not, whatever it is for."""
+
 # In the worker: the stand-ins of the job at hand by (module, qualified name), and how each is written. Only the thread
 # that does the job touches them.
 _standing: dict[tuple[str, str], type] = {}
@@ -63,6 +69,23 @@ def shape(cls: type) -> str:
     """A short digest of a class's bases and content; equal for a class and its stand-in."""
     bases = [(base.__module__, base.__qualname__) for base in cls.__bases__]
     return hashlib.sha256(repr((bases, content(cls))).encode()).hexdigest()[:16]
+
+
+def additions(cls: type) -> dict[str, object]:
+    """What a class holds that a stand-in would not: methods, properties, other attributes, defaults of fields."""
+    more = {name: value for name, value in vars(cls).items() if name not in WITHOUT_MEANING}
+    try:
+        bare = vars(_new(cls.__module__, cls.__qualname__, cls.__bases__, content(cls)))
+    except Exception:  # a base that asks more of those who derive from it
+        return more
+    defaults = getattr(cls, "_field_defaults", None) if "_fields" in more else None
+    more = {name: value for name, value in more.items() if name not in bare or _code(value) != _code(bare[name])}
+    return {**more, "_field_defaults": defaults} if defaults else more
+
+
+def _code(value: object) -> bytes | None:
+    inner: Any = getattr(value, "__func__", getattr(value, "fget", value))
+    return inner.__code__.co_code if isinstance(inner, types.FunctionType) else None
 
 
 def make(

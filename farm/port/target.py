@@ -191,7 +191,7 @@ def caller_flags() -> Any | None:
 
 
 def renew_symbol_names(base: int | None = None) -> int:
-    """Start numba's symbol counter at a fresh random base and return the base.
+    """Start numba's symbol counter at a fresh random base, or at a given one, and return the base.
 
     Mangled names end in a per-process counter. Two workers that compile two closures of one factory
     would otherwise produce identical symbols, and a process that loads both runs the wrong one

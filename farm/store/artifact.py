@@ -3,7 +3,8 @@
 Guarantees: bytes that are damaged, cut short, or made for another key come back as a `Miss` with a reason,
 never as an exception and never as content. Every byte of a file is covered by a check: the header by its
 own digest, each section by the digest in the header. Nothing is handed out before its digest was compared,
-because one flipped byte can kill the process inside LLVM.
+because one flipped byte can kill the process inside LLVM. With a signing key nothing of a section is even
+read before the signature was compared; without one, signed artifacts are read like others.
 
 It does not map files (a truncation under the reader would be SIGBUS), and it never opens a path: it reads
 a descriptor, or bytes, that somebody else has already decided to trust.
@@ -19,8 +20,9 @@ The format, version 1. Integers are big-endian.
         88    44  section CODE
        132    44  section BITC
        176    44  section ENVI
-       220    32  SHA-256 of bytes 0 to 219
-       252     .  the sections, one after the other in the order of the table, without gaps
+       220    32  HMAC-SHA-256 of bytes 0 to 219 under the signing key, or 32 zeros: not signed
+       252    32  SHA-256 of bytes 0 to 251
+       284     .  the sections, one after the other in the order of the table, without gaps
                     META  JSON object, UTF-8, keys sorted
                     CODE  machine code, an object file
                     BITC  LLVM bitcode, read only when another compile links it
@@ -28,6 +30,8 @@ The format, version 1. Integers are big-endian.
 
 Offsets are not stored: they follow from the lengths, and what is not stored cannot contradict. One digest
 over the whole file was discarded: it would force a reader that wants the code to read the bitcode as well.
+The signature has its place whether it is there or not: what a reader skips it cannot misjudge, and the
+digest covers it, so that a reader without the key sees its damage too. It signs the sections by their digests.
 SHA-256 was preferred to BLAKE2b as it is the faster one on CPUs with SHA instructions.
 """
 
@@ -41,6 +45,7 @@ from typing import Final, Protocol, TypeAlias, cast
 
 from farm.job.key import CompileKey
 from farm.reasons import MissReason
+from farm.store.signing import SIGNATURE_BYTES, UNSIGNED, SigningKey
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -50,7 +55,8 @@ TAGS: Final = (b"META", b"CODE", b"BITC", b"ENVI")
 PREFIX: Final = struct.Struct(">8sHH32s")
 ROW: Final = struct.Struct(">4sQ32s")
 DIGEST_BYTES: Final = 32
-HEADER_BYTES: Final = PREFIX.size + len(TAGS) * ROW.size + DIGEST_BYTES
+TABLE_END: Final = PREFIX.size + len(TAGS) * ROW.size
+HEADER_BYTES: Final = TABLE_END + SIGNATURE_BYTES + DIGEST_BYTES
 
 KEPT_BITCODE_MAX_BYTES: Final = 256 << 10
 """Bitcode up to this size is kept as bytes, larger bitcode as an open descriptor: a program with thousands
@@ -74,7 +80,7 @@ class Digest:
     @classmethod
     def of(cls, encoded: bytes) -> "Digest":
         """The digest of encoded bytes that are known to be whole."""
-        return cls(hashlib.sha256(encoded[PREFIX.size : HEADER_BYTES - DIGEST_BYTES]).hexdigest())
+        return cls(hashlib.sha256(encoded[PREFIX.size : TABLE_END]).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,8 @@ class Artifact:
     environment: bytes
 
 
-def encode(artifact: Artifact) -> bytes:
-    """The bytes of an artifact. Equal artifacts give equal bytes.
+def encode(artifact: Artifact, signing_key: SigningKey | None = None) -> bytes:
+    """The bytes of an artifact, signed if there is a key. Equal artifacts give equal bytes.
 
     Raises
     ------
@@ -111,6 +117,7 @@ def encode(artifact: Artifact) -> bytes:
     head = PREFIX.pack(MAGIC, FORMAT_VERSION, len(TAGS), bytes.fromhex(artifact.key.hex))
     for tag, section in zip(TAGS, sections, strict=True):
         head += ROW.pack(tag, len(section), hashlib.sha256(section).digest())
+    head += UNSIGNED if signing_key is None else signing_key.sign(head)
     return b"".join((head, hashlib.sha256(head).digest(), *sections))
 
 
@@ -197,7 +204,7 @@ class Stored:
         return self._source is source
 
     def artifact(self) -> Artifact | Miss:
-        """All parts; `encode` of it gives the bytes of the file again."""
+        """All parts; `encode` of it gives the bytes of the file again, its signature apart."""
         bitcode = self.bitcode()
         if isinstance(bitcode, Miss):
             return bitcode
@@ -212,26 +219,35 @@ class _Damage(Exception):
         self.miss = Miss(reason, detail)
 
 
-def decode(data: bytes, key: CompileKey) -> Stored | Miss:
-    """Read an artifact from memory, for example one that came over the pipe."""
-    return read(BytesSource(data), key)
+def decode(data: bytes, key: CompileKey, signing_key: SigningKey | None = None) -> Stored | Miss:
+    """Read an artifact from memory.
+
+    One that came over the pipe needs no signature: the pipe has this process at one end and its own worker at the
+    other, and whoever could write into it could as well write the pickled answer around the artifact.
+    """
+    return read(BytesSource(data), key, signing_key)
 
 
-def read(source: Source, key: CompileKey) -> Stored | Miss:
-    """Read an artifact and check magic, version, length, digests and key. Never raises."""
+def read(source: Source, key: CompileKey, signing_key: SigningKey | None = None) -> Stored | Miss:
+    """Read an artifact and check magic, version, length, digests, key, and the signature if there is a key for it.
+
+    Never raises.
+    """
     try:
-        return _read(source, key)
+        return _read(source, key, signing_key)
     except _Damage as damage:
         return damage.miss
     except (OSError, MemoryError) as error:
         return Miss(MissReason.UNREADABLE, f"{type(error).__name__}: {error}")
 
 
-def _read(source: Source, key: CompileKey) -> Stored:
+def _read(source: Source, key: CompileKey, signing_key: SigningKey | None) -> Stored:
     header = source.read(0, HEADER_BYTES)
     found, table, digest = _parse_header(header, source.size)
     if found != key.hex:
         raise _Damage(MissReason.KEY_MISMATCH, f"the file is for {found}, not for {key.hex}")
+    if signing_key is not None:
+        _check_signature(header, signing_key)
     meta, code, bitcode, environment = table
     parsed = _parse_meta(_checked(source, "META", meta))
     machine_code = _checked(source, "CODE", code)
@@ -270,6 +286,14 @@ def _parse_header(header: bytes, size: int) -> tuple[str, list[Section], Digest]
     if size > end:
         raise _Damage(MissReason.DIGEST_MISMATCH, f"{size - end} bytes after the last section")
     return raw_key.hex(), table, Digest.of(header)
+
+
+def _check_signature(header: bytes, signing_key: SigningKey) -> None:
+    signature = header[TABLE_END : TABLE_END + SIGNATURE_BYTES]
+    if signature == UNSIGNED:
+        raise _Damage(MissReason.UNSIGNED, "its signature is 32 zeros")
+    if not signing_key.accepts(header[:TABLE_END], signature):
+        raise _Damage(MissReason.WRONGLY_SIGNED, "its signature does not fit the key and its header")
 
 
 def _parse_meta(data: bytes) -> dict[str, JSON]:

@@ -10,6 +10,8 @@ Guarantees: a file appears whole or not at all (it is written under another name
 no lock. Damage, loss and distrust cost a compile: `get` returns a `Miss`, with its reason counted in
 `misses`, and raises nothing. What keeps `put` from writing is a `StoreUnwritable`, and then the artifact
 goes over the pipe instead. Nothing is written, and no directory made, before the first `put` or lock.
+With a signing key every artifact must be signed with it, in lower directories too. One that is not is left
+where it is, as its bytes are whole and another program may read it; the next `put` takes its place.
 
 It does not fsync unless told to: a file that a power cut left half is found by its digests.
 """
@@ -32,6 +34,7 @@ from farm.reasons import DegradedReason, MissReason
 from farm.store import upkeep
 from farm.store.artifact import FORMAT_VERSION, Artifact, DescriptorSource, Digest, Miss, Stored, encode, read
 from farm.store.lock import LockOutcome, key_lock
+from farm.store.signing import read_key
 from farm.store.trust import Rule
 from farm.store.upkeep import Places, StoreStats, Trimmed, Verified
 
@@ -89,6 +92,8 @@ class DiskStore:
         Write nothing: no artifact, no access time, no lock, no quarantine.
     group
         Name of a group whose members share the store, or None for this user alone.
+    signing_key_file
+        What is put is signed with the key in it, and what is not signed with it is a miss; None for neither.
     clock
         Seconds since the epoch.
     fsync
@@ -98,6 +103,8 @@ class DiskStore:
     ------
     StoreRefused
         If a directory exists and others could write to it, or the group does not exist.
+    SigningKeyRefused
+        If the key's file is not private, or holds no key. It is a StoreRefused.
     """
 
     def __init__(
@@ -108,6 +115,7 @@ class DiskStore:
         size_max_bytes: int = SIZE_MAX_BYTES,
         readonly: bool = False,
         group: str | None = None,
+        signing_key_file: Path | None = None,
         clock: Callable[[], float] = time.time,
         fsync: bool = False,
     ) -> None:
@@ -122,6 +130,7 @@ class DiskStore:
         self._fsync = fsync
         self._places = Places(self.root / f"v{FORMAT_VERSION}")
         self._rule = Rule(private=not readonly, gid=_gid(self.root, group))
+        self._signing_key = None if signing_key_file is None else read_key(signing_key_file)
         self._root_checked = False
         self._newer: str | None = None
         self._look_at_root()
@@ -148,7 +157,7 @@ class DiskStore:
         if isinstance(first, Stored):
             return first
         for places in self._lower:
-            found = _load(places.entry(key), key, LOWER_RULE)
+            found = self._load(places.entry(key), key, LOWER_RULE)
             if isinstance(found, Stored):
                 if first.reason is not MissReason.ABSENT:
                     self.misses[first.reason] += 1
@@ -182,7 +191,7 @@ class DiskStore:
             If that is not possible, with the reason. No part of the artifact stays behind.
         """
         self._must_be_writable()
-        data = encode(artifact)
+        data = encode(artifact, self._signing_key)
         target = self._places.entry(artifact.key)
         temporary = self._places.temporary / f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
         try:
@@ -254,7 +263,7 @@ class DiskStore:
         bad: list[tuple[str, Miss]] = []
         for key in self.stored_keys():
             path = self._places.entry(key)
-            found: object = _load(path, key, self._rule)
+            found: object = self._load(path, key, self._rule)
             if isinstance(found, Stored):
                 found = found.bitcode()
             if not isinstance(found, Miss):
@@ -280,7 +289,7 @@ class DiskStore:
         except OSError as error:
             return Miss(MissReason.UNREADABLE, f"{self.root}: {error.strerror}")
         path = self._places.entry(key)
-        found = _load(path, key, self._rule, None if self.readonly else self._clock())
+        found = self._load(path, key, self._rule, None if self.readonly else self._clock())
         if isinstance(found, Miss):
             self._set_aside(path, key, found)
         return found
@@ -355,32 +364,31 @@ class DiskStore:
         if self.readonly or miss.reason not in DAMAGED:
             return
         # Another process may have put a good file here meanwhile: what is moved must still be bad.
-        again = _load(path, key, self._rule)
+        again = self._load(path, key, self._rule)
         bad = again.bitcode() if isinstance(again, Stored) else again
         if isinstance(bad, Miss) and bad.reason in DAMAGED:
             with suppress(OSError):
                 self._make_directories(self._places.quarantine)
                 upkeep.quarantine(self._places, path, bad.reason)
 
+    def _load(self, path: Path, key: CompileKey, rule: Rule, touched_at: float | None = None) -> Stored | Miss:
+        """Open, judge and read one file; set its access time if `touched_at` is an hour later."""
+        descriptor = rule.open_file(path)
+        if isinstance(descriptor, Miss):
+            return descriptor
+        source = DescriptorSource(descriptor)
+        found = read(source, key, self._signing_key)
+        if touched_at is not None and isinstance(found, Stored):
+            with suppress(OSError):  # a file of another member of the group
+                status = os.fstat(descriptor)
+                if touched_at - status.st_atime >= TOUCH_S:
+                    os.utime(descriptor, ns=(int(touched_at * 1e9), status.st_mtime_ns))
+        if isinstance(found, Miss) or not found.holds(source):
+            source.close()
+        return found
+
 
 LOWER_RULE: Final = Rule(private=False)
-
-
-def _load(path: Path, key: CompileKey, rule: Rule, touched_at: float | None = None) -> Stored | Miss:
-    """Open, judge and read one file; set its access time if `touched_at` is an hour later."""
-    descriptor = rule.open_file(path)
-    if isinstance(descriptor, Miss):
-        return descriptor
-    source = DescriptorSource(descriptor)
-    found = read(source, key)
-    if touched_at is not None and isinstance(found, Stored):
-        with suppress(OSError):  # a file of another member of the group
-            status = os.fstat(descriptor)
-            if touched_at - status.st_atime >= TOUCH_S:
-                os.utime(descriptor, ns=(int(touched_at * 1e9), status.st_mtime_ns))
-    if isinstance(found, Miss) or not found.holds(source):
-        source.close()
-    return found
 
 
 def _newer_version(root: Path) -> str | None:

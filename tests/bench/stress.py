@@ -3,7 +3,8 @@
 An order of events that occurs once in a thousand is met by running often, and more often where the
 scheduler takes the CPU away in the middle of things: hence the busy processes. Every round is a pytest of
 its own, since a race at first use (imports, the first worker, a new directory) has one chance in a process.
-A failed round prints what pytest said, and the others still run. The exit code is 1 if any failed.
+A failed round prints what pytest said, and the others still run. After the rounds come thousands of random edits
+(`tests/fuzz/many.py`), without busy processes. The exit code is 1 if any of it failed.
 """
 
 import argparse
@@ -51,11 +52,19 @@ def run_round(marker: str) -> str | None:
     return f"{said.decode(errors='replace')}\n{end}"
 
 
+def run_edits(number: int, time_max_s: float) -> bool:
+    """Whether an edit went wrong, of so many, or of as many as the time is enough for."""
+    command = [sys.executable, str(ROOT / "tests" / "fuzz" / "many.py"), "--edits", str(number)]
+    return number > 0 and subprocess.run([*command, "--seconds", str(time_max_s)], cwd=ROOT).returncode != 0
+
+
 def main() -> int:
-    """Run the rounds; the exit code."""
+    """Run the rounds and the edits; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--busy", type=int, default=2, help="busy processes beside the tests")
+    parser.add_argument("--edits", type=int, default=3000, help="random edits after the rounds; 0 for none")
+    parser.add_argument("--edits-max-s", type=float, default=1800.0, help="end them after so many seconds")
     parser.add_argument("--marker", default="concurrency", help="which tests: a pytest marker expression")
     options = parser.parse_args()
     failed = 0
@@ -69,7 +78,7 @@ def main() -> int:
             if said is not None:
                 print(said, flush=True)
     print(f"{failed} of {options.rounds} rounds failed, beside {options.busy} busy processes")
-    return 1 if failed else 0
+    return 1 if failed + run_edits(options.edits, options.edits_max_s) else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import farm
 from farm import CompileState
 from farm.errors import ConfigError, DecorationError, FarmClosed, SignatureError
 from farm.front import settle
-from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import Source
 from farm.front.supply import Supply
 from farm.observe import events
@@ -275,7 +274,26 @@ def test_explain_names_numbas_error(barn: farm.Farm) -> None:
     function = farm.njit(impossible, farm=barn, fallback=lambda a: a)
     function(1)
     function.wait(60)
-    assert "no_such_attribute" in farm.explain(function, 1)
+    text = farm.explain(function, 1)
+    assert "stays on its fallback" in text and "no_such_attribute" in text
+    barn.configure(on_error="raise")
+    assert "its calls raise" in farm.explain(function, 1)
+
+
+@pytest.mark.parametrize("choice", [{"mode": "strict"}, {"fallback": "wait"}])
+def test_explain_says_of_a_function_whose_calls_wait_that_they_wait_or_raise(
+    barn: farm.Farm, choice: dict[str, str]
+) -> None:
+    function = farm.njit(impossible, farm=barn, **choice)
+    waits = "wait for the compile ({}={!r})".format(*next(iter(choice.items())))
+    assert waits in farm.explain(function, 1)
+    entry = function.table.get_or_create((types.int64,))
+    flight = entry.reserve()
+    text = farm.explain(function, 1)
+    assert "is being compiled" in text and waits in text and "fallback." not in text
+    assert flight is not None and entry.fail(flight, ValueError("no"))
+    assert "its calls raise: ValueError: no" in farm.explain(function, 1)
+    assert "wait" not in farm.explain(function, 1) and "stays" not in farm.explain(function, 1)
 
 
 # -- events ---------------------------------------------------------------------------------------------
@@ -317,36 +335,6 @@ def test_a_finished_compile_is_told_with_its_figures(barn: farm.Farm) -> None:
     assert len(heard.of(events.CompileStarted, 2)) == 2
 
 
-def test_wait_ends_when_the_code_is_installed_whoever_installs_it(
-    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installing, install, also_settling = threading.Event(), threading.Event(), threading.Event()
-    real_install, real_settle = FarmDispatcher.install, settle.Settler.settle
-
-    def held(dispatcher, arguments, result):
-        installing.set()
-        assert install.wait(60)
-        return real_install(dispatcher, arguments, result)
-
-    def seen(settler, pending):
-        if installing.is_set():
-            also_settling.set()
-        real_settle(settler, pending)
-
-    monkeypatch.setattr(FarmDispatcher, "install", held)
-    monkeypatch.setattr(settle.Settler, "settle", seen)
-    function = farm.njit(cube, farm=barn)
-    function.submit("int64(int64)")
-    assert installing.wait(60)
-    states: list[object] = []
-    waiter = threading.Thread(target=lambda: states.append(function.wait(60) and function.status("(int64,)").state))
-    waiter.start()
-    assert also_settling.wait(60)
-    install.set()
-    waiter.join(60)
-    assert states == [CompileState.COMPILED]
-
-
 def test_the_time_of_a_load_has_all_its_steps(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
@@ -367,8 +355,8 @@ def test_the_time_of_a_load_has_all_its_steps(barn: farm.Farm, monkeypatch: pyte
     # looked up in vain before it was compiled: that is no load
     assert status.origin is not None and status.origin.load_s == 111
     assert barn.stats().load_s == 111
-    function.recompile()
-    assert function.submit("int64(int64)").result(60).origin.load_s == 111
+    again = farm.njit(cube, farm=barn).submit("int64(int64)").result(60)
+    assert again.origin is not None and (again.origin.source, again.origin.load_s) == (Source.STORE, 111)
 
 
 def test_a_load_from_the_store_is_told_too(tmp_path: Path) -> None:
@@ -424,7 +412,10 @@ def test_the_log_level_is_a_setting_and_events_go_to_the_log(tmp_path: Path, cap
     try:
         with farm.Farm(cache_dir=tmp_path / "cache", workers=1, log_level="debug") as one:
             assert logger.level == logging.DEBUG
+            heard = Heard()
+            one.add_listener(heard)
             farm.njit(cube, farm=one, mode="strict")(1)
+            assert heard.of(events.CompileFinished)  # logged before; it comes a moment after the code
             one.configure(log_level="error")
             assert logger.level == logging.ERROR
     finally:
@@ -510,16 +501,12 @@ def test_what_must_not_run_as_python_compiles_here_without_a_farm(tmp_path: Path
         assert function(OVERFLOW) != OVERFLOW**3
         assert function.status("(int64,)").state is CompileState.COMPILED
         assert "compiled in this process" in farm.explain(function, OVERFLOW)
+    assert one.stats().local == 2
+    assert one.stats().compile_s == one.stats().per_function[function.label].compile_s > 0
     assert farm.njit(cube, farm=one)(OVERFLOW) == OVERFLOW**3
     one.close()
     with pytest.raises(FarmClosed):
         farm.njit(cube, farm=one).submit("(int64,)")
-
-
-def test_settings_that_are_not_there_yet_are_refused(tmp_path: Path) -> None:
-    for setting in ({"verify": True}, {"signing_key_file": "key"}):
-        with pytest.raises(ConfigError, match="yet"):
-            farm.Farm(cache_dir=tmp_path, **setting)
 
 
 def test_wrong_pairs_and_a_wrong_farm_are_named(barn: farm.Farm) -> None:

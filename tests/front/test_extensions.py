@@ -134,6 +134,27 @@ def test_a_type_of_main_stays_here_and_keeps_nobody_else(tmp_path: Path) -> None
     run(tmp_path, POINT + textwrap.dedent(script))
 
 
+def test_an_overload_that_asks_an_enum_of_main_is_compiled_here(tmp_path: Path) -> None:
+    """A worker has a stand-in for it, without the method."""
+    script = """
+    import enum
+    class Color(enum.Enum):
+        RED = 1
+        def weight(self): return 7
+    def stub(a): return None
+    @overload(stub)
+    def _(a):
+        k = Color.RED.weight() if hasattr(Color, "weight") else 0
+        return lambda a: a + k
+    @farm.njit(mode="strict")
+    def f(a): return stub(a)
+    assert f(1) == 8
+    s = farm.stats()
+    assert (s.compiled, s.local, s.rejected) == (0, 1, 1), s
+    """
+    run(tmp_path, script)
+
+
 def test_stubs_of_a_module_that_is_imported_are_the_registered_ones(tmp_path: Path) -> None:
     script = """
     import points

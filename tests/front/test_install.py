@@ -129,23 +129,28 @@ def test_literal_types_are_never_put_into_the_c_table() -> None:
     assert probe.installation.answer((literal,), PROBATION_CALLS) is not None
 
 
-def test_an_overload_discarded_in_mid_call_still_answers_that_call() -> None:
-    probe = Probe(double)
+@pytest.mark.concurrency
+def test_a_last_call_on_probation_beside_a_discard_is_answered() -> None:
+    """It has found its machine code when everything is discarded, and puts nothing into the C table."""
+    probe = Probe(in_machine_code)
     probe.build(int64)
 
-    class Discarding(dict):
-        def get(self, arguments):
-            found = super().get(arguments)
-            if not probe.in_table:
-                probe.overloads = overloads
-                probe.installation.discard()
+    class Discarding(dict):  # type: ignore[type-arg]
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            probe.overloads = plain
+            discarder = threading.Thread(target=probe.installation.discard)
+            discarder.start()
+            discarder.join(10)
             return found
 
-    overloads, probe.overloads = probe.overloads, Discarding(probe.overloads)
-    code = probe.installation.answer((int64,), probation_calls=1)
-    assert code is not None and code(4) == 8
-    assert not probe.overloads and not probe.in_table
-    assert probe(4) == 8
+    plain = probe.overloads
+    probe.overloads = Discarding(plain)
+    code = probe.installation.answer((int64,), 1)
+    assert code is not None and code(10**9) != 10**45
+    assert probe.in_table == set()
+    probe.installation.end_probation((int64,))
+    assert probe(10**9) == 10**45
 
 
 def test_discard_forgets_both_tables_and_the_counts() -> None:

@@ -227,6 +227,42 @@ def test_what_a_worker_imports_starts_no_pool_and_compiles_nothing(tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_module_that_asks_for_everything_at_import_comes_through_in_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "user_module.py").write_text(
+        "import numba, farm\n"
+        "farm.start()\n"
+        "own = farm.Farm()\n"
+        "own.start()\n"
+        "@farm.njit\ndef one(a): return a + 1\n"
+        "@numba.stencil\ndef both(a): return a[0] + a[-1]\n"
+        "farm.compile_all([(one, 'int64(int64)')], raise_errors=True)\n"
+        "farm.explain(one, 1)\n"
+        "one.submit('float64(float64)').result()\n"
+        "one.status('float64(float64)')\n"
+        "one.wait()\n"
+        "one.recompile()\n"
+        "farm.wait()\n"
+        "farm.stats()\n"
+    )
+    done = run_script(
+        tmp_path,
+        """
+        import numpy, psutil, farm, user_module
+        @farm.njit(mode="strict")
+        def f(x):
+            return user_module.both(x).sum() + user_module.one(1)
+        assert f(numpy.ones(3)) == 4.0 + 2
+        s = farm.stats()
+        assert s.local == s.rejected == 0, s
+        # The foremen of two farms, and the workers that each needed: none has a child that is not its worker.
+        pools = psutil.Process().children()
+        workers = [worker for pool in pools for worker in pool.children()]
+        assert len(pools) == 2 and not [below for worker in workers for below in worker.children()], workers
+        """,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_pipeline_classes_travel_by_name(barn: farm.Farm) -> None:
     from numba.core.compiler import Compiler
 

@@ -85,6 +85,49 @@ def test_recompile_of_a_function_compiled_by_value(barn: farm.Farm) -> None:
     assert function(1, 5) == 6
 
 
+@pytest.mark.concurrency
+def test_calls_go_on_while_explicit_signatures_are_compiled_again(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = farm.njit("float64(float64)", farm=barn)(gained)
+    assert function.wait(60)
+    assert (function(2), function._can_compile) == (2.0, False)
+    settler, found = barn.settler(), []
+    hand_over = settler.hand_over
+
+    def called_meanwhile(pending, *, waited):
+        caller = threading.Thread(target=lambda: found.append(function(2)))
+        caller.start()
+        caller.join(60)
+        hand_over(pending, waited=waited)
+
+    monkeypatch.setattr(settler, "hand_over", called_meanwhile)
+    monkeypatch.setitem(globals(), "GAIN", 3)
+    function.recompile()
+    assert found == [6.0]
+    assert (function(2), function._can_compile) == (6.0, False)
+
+
+def test_an_explicit_signature_that_cannot_be_compiled_again_stays_in_python(
+    barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = farm.njit("float64(float64)", farm=barn)(gained)
+    assert function.wait(60)
+
+    class Gain:
+        def __rmul__(self, other: object) -> str:
+            return "in Python"
+
+    monkeypatch.setitem(globals(), "GAIN", Gain())
+    with pytest.raises(numba.TypingError):
+        function.recompile()
+    with pytest.warns(CompileFailedWarning):
+        assert function(2) == "in Python"
+    monkeypatch.setitem(globals(), "GAIN", 3)
+    function.recompile()
+    assert function(2) == 6.0
+
+
 def test_a_slow_body_that_cannot_compile_stays_in_python(barn: farm.Farm) -> None:
     function = farm.njit(impossible, farm=barn)
     function.body_is_slow = True

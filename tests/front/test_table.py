@@ -187,6 +187,26 @@ def test_a_waiter_that_cancels_does_not_undo_the_compile(table: Table[str, int])
 
 
 @pytest.mark.concurrency
+def test_a_waiter_hears_of_every_end_of_a_flight(table: Table[str, int]) -> None:
+    ends: list[Callable[[Entry[str, int], Flight[int]], object]] = [
+        lambda entry, flight: entry.publish(flight, 7),
+        lambda entry, flight: entry.fail(flight, ValueError()),
+        lambda entry, flight: entry.recompile(),
+        lambda entry, flight: entry.seal(),
+        lambda entry, flight: flight.done.cancel(),
+    ]
+    for number, end in enumerate(ends):
+        entry, heard = table.get_or_create(str(number)), []
+        flight = reserved(entry)
+        assert flight.wait(0) is False
+        waiter = threading.Thread(target=lambda flight=flight, heard=heard: heard.append(flight.wait(60)))
+        waiter.start()
+        end(entry, flight)
+        waiter.join(60)
+        assert heard == [flight.wait(0)] == [True]
+
+
+@pytest.mark.concurrency
 def test_waiters_are_called_outside_the_lock(table: Table[str, int]) -> None:
     entry, seen = table.get_or_create("a"), []
     flight = reserved(entry)

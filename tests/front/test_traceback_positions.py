@@ -39,10 +39,16 @@ def callee(n):
 def caller(n):
     return callee(n) + 1
 
+@farm.njit(mode="strict")
+def nothing(n):
+{docstring}    last = None
+    if n < 0:
+        raise ValueError("nothing")  # raises: nothing
+
 lines = open(__file__).read().splitlines()
 for function, argument, name in (
     (constant, -1, "constant"), (runtime, -1, "runtime"), (runtime, -2, "runtime"),
-    (caller, 10, "callee"), (caller, -6, "inner"),
+    (nothing, -1, "nothing"), (caller, 10, "callee"), (caller, -6, "inner"),
 ):
     try:
         function(argument)
@@ -53,13 +59,15 @@ for function, argument, name in (
     wanted = 1 + next(at for at, line in enumerate(lines) if line.endswith("# raises: " + name))
     assert (last.name, last.filename, last.lineno) == (name, __file__, wanted), (name, last, wanted)
 stats = farm.stats()
-assert not stats.local and stats.{count} == 3, stats
+assert not stats.local and stats.{count} == 4, stats
 '''
 
 
 def run(script: Path, cache: Path, **parts: str) -> None:
     script.parent.mkdir(exist_ok=True)
-    script.write_text(SCRIPT.format(**{"blank": "", "inner": "", "doc": "", "count": "loaded", **parts}))
+    script.write_text(
+        SCRIPT.format(**{"blank": "", "inner": "", "doc": "", "docstring": "", "count": "loaded", **parts})
+    )
     env = {**os.environ, "FARM_CACHE_DIR": str(cache), "FARM_WORKERS": "1"}
     done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +81,12 @@ def compiled(tmp_path: Path) -> Path:
 
 
 def test_blank_lines_above_and_inside_a_function_hit_and_move_its_traceback(compiled: Path) -> None:
-    moved = {"blank": "\n\n\n# a comment\n", "inner": "    # another\n\n", "doc": "now with a docstring"}
+    moved = {
+        "blank": "\n\n\n# a comment\n",
+        "inner": "    # another\n\n",
+        "doc": "now with a docstring",
+        "docstring": "    'said'\n",
+    }
     run(compiled / "script.py", compiled / "cache", **moved)
 
 

@@ -23,8 +23,10 @@ def up(workers_max: int = 1, jobs_max: int = 500) -> Schedule:
     return schedule
 
 
-def submit(schedule: Schedule, job: int, *, waited: bool = False, batch: bool = False) -> list[Instruction]:
-    return schedule.handle(on.Submitted(job, waited, batch))
+def submit(
+    schedule: Schedule, job: int, *, waited: bool = False, batch: bool = False, fresh: bool = False
+) -> list[Instruction]:
+    return schedule.handle(on.Submitted(job, waited, batch, fresh))
 
 
 def started(schedule: Schedule, worker: int) -> list[Instruction]:
@@ -54,6 +56,23 @@ def test_the_first_job_starts_the_foreman_and_only_once() -> None:
     assert submit(schedule, 1) == [StartForeman(0)]
     assert submit(schedule, 2) == []
     assert schedule.handle(on.ForemanUp()) == [ForkWorker(1, 10)]
+
+
+def test_a_job_that_wants_a_fresh_worker_gets_none_that_has_done_a_job() -> None:
+    schedule = running()
+    assert submit(schedule, 2, waited=True, fresh=True) == []
+    assert answer(schedule, 1, 1, 1) == [FinishJob(1, BUILT), KillWorker(1), ForkWorker(2, 0)]
+    assert started(schedule, 2) == [SendJob(2, 2, 1)]
+    assert answer(schedule, 2, 2, 1) == [FinishJob(2, BUILT)]
+    assert submit(schedule, 3, waited=True) == [SendJob(2, 3, 1)], "any other job takes it"
+
+
+def test_a_fresh_worker_is_forked_beside_an_idle_one_where_there_is_room() -> None:
+    schedule = running(workers_max=2)
+    answer(schedule, 1, 1, 1)
+    assert submit(schedule, 2, waited=True, fresh=True) == [ForkWorker(2, 0)]
+    assert submit(schedule, 3, waited=True) == [SendJob(1, 3, 1)]
+    assert started(schedule, 2) == [SendJob(2, 2, 1)]
 
 
 def test_waited_for_first_then_by_calls_then_batch() -> None:

@@ -17,10 +17,10 @@ import task_subjects as subjects
 from numba import float64, int64
 
 from farm.job.functor import CompileFunctor, make_functor
-from farm.job.messages import Built, Busy, Failed, Nested, Origin, Rejected, StoreTrimmed, WorkerAnswer
+from farm.job.messages import Built, Busy, Differs, Failed, Nested, Origin, Rejected, StoreTrimmed, WorkerAnswer
 from farm.pool.task import Order, TrimOrder
 from farm.reasons import DegradedReason, MissReason, RefusalReason
-from farm.store.artifact import Artifact, Stored
+from farm.store.artifact import Artifact, Stored, encode
 from farm.store.disk import DiskStore
 from farm.store.lock import LockOutcome
 
@@ -345,6 +345,86 @@ def test_a_store_whose_place_is_taken_delivers_the_caller_and_is_told(workers: W
     assert reasons[-1] is DegradedReason.DELIVERED_INLINE
     assert len(reasons) > 1
     assert built(answer).inline is not None
+
+
+def test_a_worker_signs_what_it_publishes_its_callees_too(workers: Workers, tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_bytes(b"k" * 16)
+    key_file.chmod(0o600)
+    workers.perform("divide")
+    (answer,) = workers.perform(workers.order("divide_plus_one", signing_key_file=key_file))
+    assert origins(answer) == {"divide": Origin.COMPILED}
+    assert built(answer).misses == ((MissReason.UNSIGNED, 1),)
+    store = DiskStore(workers.cache, signing_key_file=key_file)
+    for name in ("divide", "divide_plus_one"):
+        assert isinstance(store.get(workers.functors[name].key), Stored), name
+    again, other = workers.perform(
+        workers.order("divide_plus_one", signing_key_file=key_file),
+        workers.order("divide_plus_two", signing_key_file=key_file),
+    )
+    assert built(again).origin is Origin.STORE and origins(other) == {"divide": Origin.STORE}
+
+
+def test_a_worker_whose_key_file_is_refused_publishes_nothing_and_delivers(workers: Workers, tmp_path: Path) -> None:
+    (answer,) = workers.perform(workers.order("divide_plus_one", signing_key_file=tmp_path / "missing"))
+    reasons = [reason for reason, _ in built(answer).degraded]
+    assert reasons == [DegradedReason.STORE_REFUSED, DegradedReason.DELIVERED_INLINE]
+    assert built(answer).inline is not None
+    assert not workers.stored()
+
+
+# -- verifying --------------------------------------------------------------------------------------------
+
+
+def test_to_verify_what_is_stored_is_compiled_again_and_comes_over_the_pipe(workers: Workers) -> None:
+    workers.perform("divide_plus_one")
+    before = {path: path.stat().st_mtime_ns for path in workers.cache.rglob("v1/??/*.farm")}
+    (answer,) = workers.perform(workers.order("divide_plus_one", verify=True))
+    assert built(answer).origin is Origin.STORE and built(answer).verified == 2
+    assert origins(answer) == {"divide": Origin.STORE} and built(answer).degraded == ()
+    store = DiskStore(workers.cache)
+    found, sent = store.get(workers.functors["divide_plus_one"].key), built(answer).inline
+    assert isinstance(found, Stored) and sent is not None
+    assert sent == encode(found.artifact())  # type: ignore[arg-type]
+    assert {path: path.stat().st_mtime_ns for path in workers.cache.rglob("v1/??/*.farm")} == before
+
+
+def test_to_verify_a_callee_that_is_asked_for_twice_is_compiled_once(workers: Workers) -> None:
+    """numba keeps one environment for each name: a second compile under the same names would write into it."""
+    array = (float64[::1],)
+    workers.perform(workers.functor("first_difference", array))
+    (answer,) = workers.perform(workers.order(workers.functors["first_difference"], verify=True))
+    assert built(answer).verified > 1, answer
+
+
+def test_a_stored_artifact_that_differs_is_told_with_the_key_it_was_made_under(workers: Workers) -> None:
+    wrong, callee = workers.functor("as_text"), workers.functor("divide")
+    workers.perform(wrong, callee)
+    store = DiskStore(workers.cache)
+    stored = store.get(wrong.key)
+    assert isinstance(stored, Stored)
+    artifact = stored.artifact()
+    assert isinstance(artifact, Artifact)
+    store.put(replace(artifact, key=callee.key))
+    (answer,) = workers.perform(workers.order("divide_plus_one", verify=True))
+    assert isinstance(answer, Differs)
+    assert answer.function == "task_subjects.divide" and answer.key == callee.key and answer.made_under == wrong.key
+    assert answer.made_under.first_difference(answer.key) == "function"
+    assert pickle.loads(pickle.dumps(answer)) == answer
+
+
+def test_an_artifact_that_does_not_say_what_it_was_made_under_is_told_without(workers: Workers) -> None:
+    functor = workers.functor("divide")
+    workers.perform(functor)
+    store = DiskStore(workers.cache)
+    stored = store.get(functor.key)
+    assert isinstance(stored, Stored)
+    artifact = stored.artifact()
+    assert isinstance(artifact, Artifact)
+    for meta in ({}, {**artifact.meta, "key_parts": {"function": "not hexadecimal"}}, {"key_parts": 3}):
+        store.put(replace(artifact, meta=meta, code=b"\x7fELF"))  # type: ignore[arg-type]
+        (answer,) = workers.perform(workers.order("divide", verify=True))
+        assert isinstance(answer, Differs) and answer.made_under is None
 
 
 def test_a_trim_is_a_job(workers: Workers) -> None:

@@ -51,6 +51,11 @@ def parallel_sum(x):
 
 
 @njit
+def twice_the_sum(x):
+    return parallel_sum(x) * 2
+
+
+@njit
 def text_length(s):
     return len(s.upper()) + hash(s) * 0
 
@@ -117,6 +122,7 @@ SUBJECTS = {
     "count_to": (count_to, (int64,)),
     "prints_in_python": (prints_in_python, (float64,)),
     "parallel_sum": (parallel_sum, (ARRAY,)),
+    "twice_the_sum": (twice_the_sum, (ARRAY,)),
     "text_length": (text_length, (types.unicode_type,)),
     "scaled_1": (make_scaled(1), (int64,)),
     "scaled_100": (make_scaled(100), (int64,)),

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba import float64, int64, types
@@ -40,6 +41,7 @@ class ShelfPlace:
         self.key = self.name, str(request.arguments), flags
         self.shelf = shelf
         self.parts = shelf.kept.get(self.key)
+        self.symbol_base = None
         shelf.diary.append(f"ask {self.name}")
 
     def loaded(self) -> None:
@@ -224,7 +226,10 @@ def test_a_callee_that_fails_is_let_go_and_not_published() -> None:
     shelf = Shelf()
     with pytest.raises(TypingError, match="missing"):
         compiled(shelf, make_caller(jit(outer)), float64)
-    assert shelf.diary == ["ask outer", "ask <lambda>", "close <lambda>", "close outer"]
+    asked = ["ask outer", "ask <lambda>"]
+    if numba.version_info.short < (0, 62):  # numba does not remember what failed: each level tries its callee twice
+        asked = ["ask outer", "ask <lambda>", "ask <lambda>", "ask outer"]
+    assert shelf.diary == asked + [one.replace("ask", "close") for one in reversed(asked)]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -250,6 +255,17 @@ def test_each_caller_links_the_callee_that_has_its_flags(first: int) -> None:
     careful, careful_base = compiled(shelf, make_caller(callee), float64)
     with pytest.raises(ZeroDivisionError):
         load(take_apart(careful, careful_base)).entry_point(0.0)
+
+
+def test_a_function_passed_as_an_argument_has_the_return_type_that_numba_gives_it() -> None:
+    """The declared one from numba 0.68 on, the inferred one before."""
+
+    def seven(a):
+        return 7
+
+    expected = numba.njit(seven).get_compile_result(float64(int64)).signature.return_type
+    with serving(Shelf()):
+        assert jit(seven).get_compile_result(float64(int64)).signature.return_type == expected
 
 
 def test_outside_a_job_nobody_is_asked_and_python_can_call() -> None:

@@ -68,6 +68,19 @@ def test_parallel_function(made) -> None:
     assert entry(made, "parallel_sum")(np.arange(1000.0)) == 499500.0
 
 
+def test_a_caller_brings_what_its_parallel_callee_needs(tmp_path: Path) -> None:
+    """Into a process that has run nothing parallel."""
+    run_maker(tmp_path / "parts", ["twice_the_sum"])
+    script = (
+        "import pickle, sys, numpy; from farm.port.load import load; "
+        "made = pickle.load(open(sys.argv[1], 'rb')); "
+        "print(load(made['twice_the_sum']).entry_point(numpy.arange(1000.0)))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "parts")]
+    loaded = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert loaded.stdout == "999000.0\n", loaded.stderr
+
+
 def test_string_function_that_needs_hashing_symbols(made) -> None:
     assert entry(made, "text_length")("straße") == 7
 

@@ -25,9 +25,14 @@ NAMES = ["add", "parallel_sum"]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory):
+def made(tmp_path_factory: pytest.TempPathFactory):
+    """What another process compiled, and said of it."""
+    return run_maker(tmp_path_factory.mktemp("parts") / "some", NAMES)
+
+
+@pytest.fixture(scope="module")
+def loaded(made):
     """By name: a dispatcher of this process with what another compiled for it."""
-    made = run_maker(tmp_path_factory.mktemp("parts") / "some", NAMES)
     dispatchers = {}
     for name in NAMES:
         parts = made[name]
@@ -60,7 +65,7 @@ def without_numbers(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_loaded_function_has_the_metadata_that_numbas_own_has(loaded, name: str) -> None:
+def test_a_loaded_function_has_the_metadata_that_numbas_own_has(made, loaded, name: str) -> None:
     (here,), (there,) = compiled_here(name).get_metadata().values(), loaded[name].get_metadata().values()
     assert there.keys() == here.keys()
     assert {key: type(value) for key, value in there.items() if key != "parfor_diagnostics"} == {
@@ -70,7 +75,8 @@ def test_a_loaded_function_has_the_metadata_that_numbas_own_has(loaded, name: st
     assert list(passes_there) == list(passes_here)
     assert all(isinstance(times, pass_timings) and times.run >= 0 for times in passes_there.values())
     assert sum(times.run for times in passes_there.values()) > 0
-    assert there["prune_stats"] == here["prune_stats"]
+    # Not as here: the first parallel function of a process has more to prune, as it brings library code along.
+    assert tuple(there["prune_stats"]) == made["prune_stats"][name]
     assert set(there["timers"]) == {"compiler_lock", "llvm_lock"} and min(there["timers"].values()) > 0
 
 

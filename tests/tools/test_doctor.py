@@ -84,6 +84,29 @@ def test_a_cache_written_by_a_newer_farm_is_noted(shell) -> None:
     assert result.exit_code == 0 and "newer farm (v999)" in result.output
 
 
+def test_the_signing_key_is_named_and_its_bytes_are_not(shell, tmp_path: Path) -> None:
+    assert "signing" in shell.run("doctor").output
+    key_file = tmp_path / "key"
+    key_file.write_bytes(b"0123456789abcdef")
+    key_file.chmod(0o400)
+    shell.set("FARM_SIGNING_KEY_FILE", str(key_file))
+    result = shell.run("doctor")
+    assert result.exit_code == 0, result.output
+    assert f"{key_file}, mode 0400" in result.output and "0123456789abcdef" not in result.output
+
+
+def test_a_refused_signing_key_is_a_problem_with_what_to_run(shell, tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    shell.set("FARM_SIGNING_KEY_FILE", str(key_file))
+    result = shell.run("doctor")
+    assert result.exit_code == 1 and "/dev/urandom" in result.output and "it does not exist" in result.output
+    key_file.write_bytes(b"0123456789abcdef")
+    key_file.chmod(0o604)
+    result = shell.run("doctor")
+    assert result.exit_code == 1 and f"-> run: chmod 600 {key_file}\n" in result.output
+    assert "compiled, loaded, same result" in result.output, "the trial needs no key"
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory in which nobody can make another")
 def test_a_directory_that_cannot_be_made_is_a_problem(shell) -> None:
     result = shell.run("doctor", "--cache-dir", "/proc/farm")
