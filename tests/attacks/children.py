@@ -25,7 +25,7 @@ BOUND_S: Final = 120.0
 """A child that has not ended by then is stuck. A guess: ten times what the slowest takes on two busy cores."""
 LEFT_S: Final = 1.0
 """What a child started must be gone by then."""
-MARK: Final = "FARM_ATTACK"
+MARK: Final = "ATTACK_CHILD"
 
 
 class Subject(Enum):
