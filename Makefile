@@ -27,8 +27,9 @@ $(DEMO): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[demo]'
 	touch $@
 
+# Side by side on as many processors as there are, up to four: more would want more memory than most machines have.
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 check: $(DEV)
 	$(BIN)/ruff format --check $(CODE)

@@ -1,6 +1,6 @@
 """Run as a program: compiles named functions and writes their parts to a file, as a worker would.
 
-Beside them, as "prune_stats", what numba said of each there: these numbers depend on what the process compiled before.
+Into OUT.pruned goes what numba said of pruning in each: these numbers depend on what the process compiled before.
 
 python maker.py OUT NAME[=SYMBOL_BASE] [NAME ...]
 """
@@ -19,7 +19,7 @@ from farm.port.compile import compile_signature, take_apart
 
 def main(out: str, names: list[str]) -> None:
     pruned: dict[str, tuple[int, ...]] = {}
-    made: dict[str, object] = {"prune_stats": pruned}
+    made: dict[str, object] = {}
     for word in names:
         name, _, wanted = word.partition("=")
         dispatcher, arguments = SUBJECTS[name]
@@ -30,6 +30,7 @@ def main(out: str, names: list[str]) -> None:
         except NotShippable as refusal:
             made[name] = refusal
     Path(out).write_bytes(pickle.dumps(made))
+    Path(f"{out}.pruned").write_bytes(pickle.dumps(pruned))
 
 
 if __name__ == "__main__":

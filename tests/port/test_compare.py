@@ -34,6 +34,7 @@ EQUIVALENT = {
     "parallel_sum",  # an address in the name of a parallel loop's body
     "fact",  # an address in the annotation, where it names the function that is called
     "caller_of_add",  # the same
+    "twice_the_sum",  # the same, of a parallel function
 }
 
 
