@@ -12,7 +12,7 @@ CODE := farm tests tools
 DEV := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 
-.PHONY: setup test check bench stress demo clean
+.PHONY: setup test check bench stress attacks demo clean
 
 setup: $(DEV)
 
@@ -44,6 +44,10 @@ bench: $(DEV)
 # The tests of what happens at once, again and again beside busy processes, then random edits: make stress ROUNDS=10
 stress: $(DEV)
 	$(BIN)/python tests/bench/stress.py --rounds $(ROUNDS) --edits $(EDITS)
+
+# What is done to the store, and to numba's own cache: the table in ARCHITECTURE.md, made again.
+attacks: $(DEV)
+	$(BIN)/python tests/attacks/run.py --write
 
 demo: $(DEMO)
 	$(BIN)/python tools/demo.py

@@ -16,6 +16,8 @@ from typing import Final
 from children import BOUND_S, ROOT, Child, Outcome, Subject, right_results, together, write_package
 
 SEED: Final = 20_250_101
+MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None
+"""A file system in memory, where there is one."""
 
 SIGNATURES: Final = """
 import numpy as np
@@ -249,7 +251,7 @@ def stopped_lock_holder(subject: Subject, directory: Path, rounds: int) -> Outco
 ATTACKS: Final = {
     "one function, 8 types, 8 processes at once": Attack(race({"user.py": SIGNATURES}, 8, 8), 1, 40),
     "8 closures of one factory, 8 processes at once": Attack(race({"user.py": CLOSURES}, 8, 8), 1, 40),
-    "the same in memory (tmpfs)": Attack(race({"user.py": CLOSURES}, 8, 8, "/dev/shm"), 1, 10),
+    "the same in memory (tmpfs)": Attack(race({"user.py": CLOSURES}, 8, 8, MEMORY), 1, 10),
     "50 functions, 16 processes at once": Attack(race({"user.py": MANY}, 16, 50), 0, 2),
     "a callee in another file is edited": Attack(callee_changes, 3, 20),
     "one byte of every stored file is flipped": Attack(flipped_bytes, 2, 60),

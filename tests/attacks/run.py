@@ -10,6 +10,7 @@ The exit code is 1 if anything went wrong with the farm.
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,37 +25,34 @@ END: Final = "<!-- attacks: end -->"
 COLUMNS: Final = ("tries", "wrong", "raised", "killed", "stuck", "left behind")
 
 
-def cells(outcome: Outcome | None) -> list[str]:
-    """One subject's part of a row."""
-    if outcome is None:
-        return ["" for _ in COLUMNS]
-    figures = (outcome.tries, outcome.wrong, outcome.raised, outcome.killed, outcome.stuck, outcome.left)
-    return [str(figure) for figure in figures]
+HEAD: Final = ("what is tried", "compiled by", *COLUMNS)
 
 
-def line(parts: list[str]) -> str:
+def line(parts: Iterable[object]) -> str:
     """A row of the table."""
-    return f"| {' | '.join(parts)} |"
+    return f"| {' | '.join(map(str, parts))} |"
 
 
-def attack(subjects: tuple[Subject, ...], *, long: bool) -> tuple[list[str], bool]:
+def row(name: str, subject: Subject, outcome: Outcome) -> str:
+    """What one attack did to one subject."""
+    figures = (outcome.tries, outcome.wrong, outcome.raised, outcome.killed, outcome.stuck, outcome.left)
+    return line((name, subject.value, *figures))
+
+
+def attack(*, long: bool) -> tuple[list[str], bool]:
     """Run everything; the lines of the table, and whether the farm came out clean."""
-    lines = [
-        line(["what is tried", *(f"{subject.value}: {column}" for subject in subjects for column in COLUMNS)]),
-        line(["---"] + ["---:"] * (len(COLUMNS) * len(subjects))),
-    ]
+    lines = [line(HEAD), line(["---"] * 2 + ["---:"] * len(COLUMNS))]
     clean = True
     for name, one in {**ATTACKS, **FARM_ALONE}.items():
-        outcomes: dict[Subject, Outcome] = {}
-        for subject in subjects:
+        for subject in (Subject.FARM, Subject.NUMBA):
             if subject is not Subject.FARM and name in FARM_ALONE:
                 continue
             rounds = one.rounds_long if long else max(1, one.rounds)
             with tempfile.TemporaryDirectory(prefix="farm-attack-") as directory:
-                outcomes[subject] = one.run(subject, Path(directory), rounds)
-            print(f"{subject.value}: {name}: {outcomes[subject]}", file=sys.stderr, flush=True)
-        clean = clean and outcomes[Subject.FARM].clean
-        lines.append(line([name, *(cell for subject in subjects for cell in cells(outcomes.get(subject)))]))
+                outcome = one.run(subject, Path(directory), rounds)
+            clean = clean and (subject is not Subject.FARM or outcome.clean)
+            lines.append(row(name, subject, outcome))
+            print(lines[-1], file=sys.stderr, flush=True)
     return lines, clean
 
 
@@ -64,7 +62,7 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="the rounds of a stress run")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     options = parser.parse_args()
-    lines, clean = attack((Subject.FARM, Subject.NUMBA), long=options.long)
+    lines, clean = attack(long=options.long)
     print("\n".join(lines))
     if options.write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
