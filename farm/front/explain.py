@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from farm.config import CompileMode, Fallback, OnError
-from farm.errors import DecorationError, Degraded
+from farm.config import CompileMode, Fallback
+from farm.errors import DecorationError
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
@@ -98,7 +98,7 @@ def _not_asked(function: FarmDispatcher, requests: int) -> str:
 def _raises(function: FarmDispatcher, error: BaseException | None) -> bool:
     if function.mode_now is CompileMode.STRICT and not function.waits_for_speed_only:
         return True
-    return isinstance(error, Degraded) or function.farm().config.on_error is OnError.RAISE
+    return function.farm().raises_for_good(error)
 
 
 def _waiting(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:

@@ -371,10 +371,14 @@ class Farm:
         if pending is not None:
             self.settler().hand_over(pending, waited=True)
 
+    def raises_for_good(self, error: BaseException | None) -> bool:
+        """Whether calls of what failed so raise its error, though they could run the fallback."""
+        return isinstance(error, (Degraded, VerifyFailed)) or self.config.on_error is OnError.RAISE
+
     def _report_failure(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], error: BaseException) -> None:
         if isinstance(error, LiteralsWanted):
             raise error
-        if isinstance(error, (Degraded, VerifyFailed)) or self.config.on_error is OnError.RAISE:
+        if self.raises_for_good(error):
             raise error.with_traceback(None)
         unreported = entry.take_unreported_error()
         if unreported is not None:

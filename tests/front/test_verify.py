@@ -308,6 +308,17 @@ def test_the_error_prints_both_keys_part_by_part_and_what_differs_and_survives_p
         assert place in text and artifacts in text and again in text
 
 
+def test_explain_says_that_calls_raise(cache: Path, verifying: Verifying) -> None:
+    fill(cache, add, scale)
+    put_under(cache, add, stored(cache, scale))
+    function = farm.njit(add, farm=verifying())
+    with pytest.raises(VerifyFailed):
+        function.compile(FLOATS)
+    with pytest.raises(VerifyFailed):
+        function(1.0, 2.0)
+    assert "its calls raise: VerifyFailed" in farm.explain(function, 1.0, 2.0)
+
+
 @pytest.mark.parametrize("section", ["code", "bitcode"])
 def test_a_changed_constant_is_an_error(cache: Path, verifying: Verifying, section: str) -> None:
     fill(cache, scale)
