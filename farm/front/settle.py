@@ -159,10 +159,16 @@ class Settler:
             verify=config.verify,
         )
         pending.order, answer = order, pending.answer
-        pending.ticket = self._ticket(pending, order, waited=waited)
-        pending.ticket.future.add_done_callback(lambda done: answer.set_result(done.result()))
-        if pending.waited:  # by somebody who came before there was a ticket, perhaps
-            pending.ticket.note_wait()
+        self._send(pending, order, answer.set_result, waited=waited)
+
+    def _send(
+        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], None], *, waited: bool
+    ) -> None:
+        """Have the pool do it, and hand its answer on."""
+        ticket = pending.ticket = self._ticket(pending, order, waited=waited)
+        ticket.future.add_done_callback(lambda done: answered(done.result()))
+        if pending.waited:  # by somebody who came before there was this ticket, perhaps
+            ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
@@ -182,11 +188,8 @@ class Settler:
             answer: AnswerFuture = Future()
             pending.answer = answer
         try:
-            ticket = self._ticket(pending, replace(order, inline=True), waited=pending.waited)
-            pending.ticket = ticket
-            ticket.future.add_done_callback(lambda done: _give(answer, with_bytes(built, done.result())))
-            if pending.waited:  # since a moment ago, perhaps
-                ticket.note_wait()
+            again = replace(order, inline=True)
+            self._send(pending, again, lambda brought: _give(answer, with_bytes(built, brought)), waited=pending.waited)
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
             _give(answer, built)
             raise
