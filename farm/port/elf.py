@@ -6,7 +6,7 @@ loaded unchecked: machine code with an unresolved symbol is a segfault in the pr
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -106,20 +106,24 @@ def _name(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode()
 
 
+def _symbol_rows(data: bytes, sections: list[tuple[int, ...]]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each row of the symbol tables, after the place where the names of its table begin."""
+    for section in sections:
+        if section[1] == SHT_SYMTAB:
+            strings_at = sections[section[6]][4]
+            for at in range(section[4], section[4] + section[5], SYMBOL.size):
+                yield strings_at, SYMBOL.unpack_from(data, at)
+
+
 def _read_symbols(data: bytes) -> Symbols:
     sections = _section_table(data)
     defined: set[str] = set()
     undefined: set[str] = set()
-    for section in sections:
-        if section[1] != SHT_SYMTAB:
+    for strings_at, (name_at, info, _, index, _, _) in _symbol_rows(data, sections):
+        if info >> 4 == STB_LOCAL or not name_at:
             continue
-        strings_at = sections[section[6]][4]
-        for at in range(section[4], section[4] + section[5], SYMBOL.size):
-            name_at, info, _, index, _, _ = SYMBOL.unpack_from(data, at)
-            if info >> 4 == STB_LOCAL or not name_at:
-                continue
-            name = _name(data, strings_at + name_at)
-            (undefined if index == SHN_UNDEF else defined).add(name)
+        name = _name(data, strings_at + name_at)
+        (undefined if index == SHN_UNDEF else defined).add(name)
     return Symbols(tuple(sorted(defined)), tuple(sorted(undefined)))
 
 
@@ -128,14 +132,9 @@ def _read_object(data: bytes) -> Object:
     names_at = table[header[13]][4]
     names = [_name(data, names_at + row[0]) for row in table]
     symbols: list[Symbol] = []
-    for row in table:
-        if row[1] != SHT_SYMTAB:
-            continue
-        strings_at = table[row[6]][4]
-        for at in range(row[4], row[4] + row[5], SYMBOL.size):
-            name_at, info, other, index, value, size = SYMBOL.unpack_from(data, at)
-            name = names[index] if info & 0xF == STT_SECTION else _name(data, strings_at + name_at)
-            symbols.append(Symbol(name, info, other, index, value, size))
+    for strings_at, (name_at, info, other, index, value, size) in _symbol_rows(data, table):
+        name = names[index] if info & 0xF == STT_SECTION else _name(data, strings_at + name_at)
+        symbols.append(Symbol(name, info, other, index, value, size))
     relocations: dict[int, list[Relocation]] = {}
     for row in table:
         if row[1] == SHT_RELA:

@@ -107,7 +107,7 @@ class Attack:
     run
         Does it to a subject in an empty directory, with so many rounds.
     rounds, rounds_long
-        For the tests, and for the stress run.
+        For a quick table and the tests, and for the stress run.
     """
 
     run: Callable[[Subject, Path, int], Outcome]
@@ -156,34 +156,35 @@ def callee_changes(subject: Subject, directory: Path, rounds: int) -> Outcome:
     return outcome
 
 
-def flipped_bytes(subject: Subject, directory: Path, rounds: int) -> Outcome:
-    """One byte of the stored machine code is flipped, at another place each time."""
-    files = {"user.py": SIGNATURES}
+def lone_runs(subject: Subject, directory: Path, files: dict[str, str]) -> Callable[[], Outcome]:
+    """What runs the package once more, in one process, on the store in `directory`."""
     right = right_results(directory / "right", files, [0])
     write_package(directory / "package", subject, files)
+    return lambda: together([Child(subject, directory / "package", directory / "cache")], right)
+
+
+def flipped_bytes(subject: Subject, directory: Path, rounds: int) -> Outcome:
+    """One byte of the stored machine code is flipped, at another place each time."""
+    run, cache = lone_runs(subject, directory, {"user.py": SIGNATURES}), directory / "cache"
     chance, outcome = random.Random(SEED), Outcome()
-    cache = directory / "cache"
     for _ in range(rounds):
         shutil.rmtree(cache, ignore_errors=True)
-        outcome += together([Child(subject, directory / "package", cache)], right)
+        outcome += run()
         for file in subject.files(cache):
             data = bytearray(file.read_bytes())
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
             file.write_bytes(data)
-        outcome += together([Child(subject, directory / "package", cache)], right)
+        outcome += run()
     return outcome
 
 
 def cut_files(subject: Subject, directory: Path, rounds: int) -> Outcome:
     """Every stored file is cut off somewhere."""
-    files = {"user.py": SIGNATURES}
-    right = right_results(directory / "right", files, [0])
-    write_package(directory / "package", subject, files)
+    run = lone_runs(subject, directory, {"user.py": SIGNATURES})
     chance, outcome = random.Random(SEED), Outcome()
-    cache = directory / "cache"
     for _ in range(rounds):
-        outcome += together([Child(subject, directory / "package", cache)], right)
-        for file in subject.files(cache):
+        outcome += run()
+        for file in subject.files(directory / "cache"):
             os.truncate(file, chance.randrange(file.stat().st_size))
     return outcome
 
@@ -223,11 +224,8 @@ sys.stdin.readline()
 
 def stopped_lock_holder(subject: Subject, directory: Path, rounds: int) -> Outcome:
     """Every lock of the store is held by a process that was stopped, and the machine code is gone."""
-    files = {"user.py": CALLER, "callee.py": CALLEE.format(factor=7)}
-    right = right_results(directory / "right", files, [0])
-    package, cache = directory / "package", directory / "cache"
-    write_package(package, subject, files)
-    outcome = together([Child(subject, package, cache)], right)
+    run = lone_runs(subject, directory, {"user.py": CALLER, "callee.py": CALLEE.format(factor=7)})
+    outcome, cache = run(), directory / "cache"
     for _ in range(rounds):
         for file in subject.files(cache):
             file.unlink()
@@ -241,7 +239,7 @@ def stopped_lock_holder(subject: Subject, directory: Path, rounds: int) -> Outco
         try:
             assert holder.stdout is not None and holder.stdout.readline() == "held\n"
             holder.send_signal(signal.SIGSTOP)
-            outcome += together([Child(subject, package, cache)], right)
+            outcome += run()
         finally:
             holder.kill()
             holder.communicate(timeout=BOUND_S)
@@ -252,12 +250,12 @@ ATTACKS: Final = {
     "one function, 8 types, 8 processes at once": Attack(race({"user.py": SIGNATURES}, 8, 8), 1, 40),
     "8 closures of one factory, 8 processes at once": Attack(race({"user.py": CLOSURES}, 8, 8), 1, 40),
     "the same in memory (tmpfs)": Attack(race({"user.py": CLOSURES}, 8, 8, MEMORY), 1, 10),
-    "50 functions, 16 processes at once": Attack(race({"user.py": MANY}, 16, 50), 0, 2),
+    "50 functions, 16 processes at once": Attack(race({"user.py": MANY}, 16, 50), 1, 2),
     "a callee in another file is edited": Attack(callee_changes, 3, 20),
     "one byte of every stored file is flipped": Attack(flipped_bytes, 2, 60),
     "every stored file is cut off": Attack(cut_files, 2, 60),
     "the writer is killed after an edit": Attack(killed_writers, 2, 60),
 }
 """By what is tried."""
-FARM_ALONE: Final = {"every lock is held by a stopped process": Attack(stopped_lock_holder, 0, 2)}
+FARM_ALONE: Final = {"every lock is held by a stopped process": Attack(stopped_lock_holder, 1, 2)}
 """numba's cache has no locks."""

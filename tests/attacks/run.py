@@ -47,7 +47,7 @@ def attack(*, long: bool) -> tuple[list[str], bool]:
         for subject in (Subject.FARM, Subject.NUMBA):
             if subject is not Subject.FARM and name in FARM_ALONE:
                 continue
-            rounds = one.rounds_long if long else max(1, one.rounds)
+            rounds = one.rounds_long if long else one.rounds
             with tempfile.TemporaryDirectory(prefix="farm-attack-") as directory:
                 outcome = one.run(subject, Path(directory), rounds)
             clean = clean and (subject is not Subject.FARM or outcome.clean)

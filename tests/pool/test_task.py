@@ -17,6 +17,7 @@ import task_subjects as subjects
 from numba import float64, int64
 
 from farm.job.functor import CompileFunctor, make_functor
+from farm.job.key import CompileKey
 from farm.job.messages import Built, Busy, Differs, Failed, Nested, Origin, Rejected, StoreTrimmed, WorkerAnswer
 from farm.pool.task import Order, TrimOrder
 from farm.reasons import DegradedReason, MissReason, RefusalReason
@@ -278,16 +279,20 @@ def test_a_damaged_callee_is_compiled_again_and_counted(workers: Workers) -> Non
     assert isinstance(DiskStore(workers.cache).get(workers.functors["divide"].key), Stored)
 
 
+def store_under_anothers_key(workers: Workers, wrong: CompileKey, key: CompileKey) -> None:
+    store = DiskStore(workers.cache)
+    stored = store.get(wrong)
+    assert isinstance(stored, Stored)
+    artifact = stored.artifact()
+    assert isinstance(artifact, Artifact)
+    store.put(replace(artifact, key=key))
+
+
 def test_a_caller_that_fails_with_a_loaded_callee_is_tried_without_the_library(workers: Workers) -> None:
     """Whatever may be wrong with an artifact that loads: no function fails because of it."""
     wrong, callee = workers.functor("as_text"), workers.functor("divide")
     workers.perform(wrong)
-    store = DiskStore(workers.cache)
-    stored = store.get(wrong.key)
-    assert isinstance(stored, Stored)
-    artifact = stored.artifact()
-    assert isinstance(artifact, Artifact)
-    store.put(replace(artifact, key=callee.key))
+    store_under_anothers_key(workers, wrong.key, callee.key)
     (answer,) = workers.perform("divide_plus_one")
     assert built(answer).inline is not None
     assert (MissReason.LOAD_FAILED, 1) in built(answer).misses
@@ -400,12 +405,7 @@ def test_to_verify_a_callee_that_is_asked_for_twice_is_compiled_once(workers: Wo
 def test_a_stored_artifact_that_differs_is_told_with_the_key_it_was_made_under(workers: Workers) -> None:
     wrong, callee = workers.functor("as_text"), workers.functor("divide")
     workers.perform(wrong, callee)
-    store = DiskStore(workers.cache)
-    stored = store.get(wrong.key)
-    assert isinstance(stored, Stored)
-    artifact = stored.artifact()
-    assert isinstance(artifact, Artifact)
-    store.put(replace(artifact, key=callee.key))
+    store_under_anothers_key(workers, wrong.key, callee.key)
     (answer,) = workers.perform(workers.order("divide_plus_one", verify=True))
     assert isinstance(answer, Differs)
     assert answer.function == "task_subjects.divide" and answer.key == callee.key and answer.made_under == wrong.key
