@@ -23,7 +23,7 @@ from farm.job.messages import Answer, Cancelled, Compile, Exited, ForemanReady, 
 from farm.pool import instructions as on
 from farm.pool.inbox import Inbox
 from farm.pool.launch import Setup
-from farm.pool.patience import Patience
+from farm.pool.patience import START_MAX_S, Patience
 from farm.pool.process import Channel, Output, WorkerProcess
 from farm.pool.schedule import Counts, Schedule
 from farm.pool.starter import REAP_S, ForemanProcess, SpawnedWorkers, Starter
@@ -333,7 +333,8 @@ class Loop:
         if self._starting is not None and now >= self._starting.check_at:
             self._serve_starter(0)
             if self._starting is not None and self._starting.has_ended(now):
-                self._lose_foreman(f"the foreman was not ready after {self._times.start_s:g} s, and did nothing")
+                how = f"it did nothing for {self._times.start_s:g} s, or ran for {START_MAX_S:g} s"
+                self._lose_foreman(f"the foreman did not become ready: {how}")
         if self._schedule.resting and now >= self._ticked_at + TICK_S:
             self._ticked_at = now
             self._handle(on.Tick())

@@ -26,6 +26,7 @@ BOUND_S: Final = 120.0
 LEFT_S: Final = 1.0
 """What a child started must be gone by then."""
 MARK: Final = "ATTACK_CHILD"
+"""The variable that a child and all that it starts carry."""
 
 
 class Subject(Enum):
@@ -85,9 +86,8 @@ class Outcome:
 class Child:
     """A Python process in a package directory; give it a `work(index)` in `user.py`."""
 
-    def __init__(self, subject: Subject, package: Path, cache: Path, index: int = 0, **more: str) -> None:
-        self._mark = f"{MARK}={secrets.token_hex(8)}"
-        name, _, value = self._mark.partition("=")
+    def __init__(self, subject: Subject, package: Path, cache: Path, index: int = 0) -> None:
+        self._mark = secrets.token_hex(8)
         code = (
             "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1)\n"
             "import sys, json\nimport user\nprint('ready', flush=True)\nsys.stdin.readline()\n"
@@ -98,7 +98,7 @@ class Child:
         self.process: Final = subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=package,
-            env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", **subject.environment(cache), name: value, **more},
+            env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", **subject.environment(cache), MARK: self._mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -153,11 +153,10 @@ class Child:
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:
-    """Living processes that have this in their environment."""
-    name, _, value = mark.partition("=")
+    """Living processes that have this mark in their environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 yield process
 
 

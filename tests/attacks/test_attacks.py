@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from attacks import ATTACKS
-from children import Outcome, Subject
+from children import Child, Outcome, Subject, together, write_package
 
 BY_ONE = ["a callee in another file is edited", "every stored file is cut off", "the writer is killed after an edit"]
 
@@ -27,3 +27,30 @@ def test_an_attack_sees_what_is_wrong(tmp_path: Path) -> None:
     """numba's own cache serves the machine code of a callee that was edited since."""
     outcome = ATTACKS["a callee in another file is edited"].run(Subject.NUMBA, tmp_path, 2)
     assert outcome == Outcome(tries=2, wrong=1)
+
+
+LEAVES_A_PROCESS = """
+import subprocess, sys
+
+def work(index):
+    quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True, **quiet)
+    return [1]
+"""
+RAISES = "def work(index):\n    raise ValueError\n"
+DIES = "import os\n\ndef work(index):\n    os.abort()\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "seen"),
+    [
+        (LEAVES_A_PROCESS, Outcome(tries=1, left=1)),
+        (RAISES, Outcome(tries=1, raised=1)),
+        (DIES, Outcome(tries=1, killed=1)),
+        ("def work(index):\n    return [2]\n", Outcome(tries=1, wrong=1)),
+    ],
+    ids=["left behind", "raised", "killed", "wrong"],
+)
+def test_what_a_process_does_is_counted(tmp_path: Path, program: str, seen: Outcome) -> None:
+    write_package(tmp_path, Subject.PLAIN, {"user.py": program})
+    assert together([Child(Subject.PLAIN, tmp_path, tmp_path / "cache")], [[1]]) == seen
