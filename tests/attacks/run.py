@@ -16,7 +16,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from attacks import ATTACKS, FARM_ALONE
+from attacks import ATTACKS
 from children import ROOT, Outcome, Subject
 
 PAGE: Final = ROOT / "ARCHITECTURE.md"
@@ -43,10 +43,8 @@ def attack(*, long: bool) -> tuple[list[str], bool]:
     """Run everything; the lines of the table, and whether the farm came out clean."""
     lines = [line(HEAD), line(["---"] * 2 + ["---:"] * len(COLUMNS))]
     clean = True
-    for name, one in {**ATTACKS, **FARM_ALONE}.items():
-        for subject in (Subject.FARM, Subject.NUMBA):
-            if subject is not Subject.FARM and name in FARM_ALONE:
-                continue
+    for name, one in ATTACKS.items():
+        for subject in one.subjects:
             rounds = one.rounds_long if long else one.rounds
             with tempfile.TemporaryDirectory(prefix="farm-attack-") as directory:
                 outcome = one.run(subject, Path(directory), rounds)

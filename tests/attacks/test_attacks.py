@@ -1,7 +1,4 @@
-"""Attacks on the store, a few rounds each: no wrong value, no exception, nobody killed, nothing left behind.
-
-Those by many processes at once want both processors for themselves: `make attacks` runs all of them.
-"""
+"""Attacks, a few rounds each: nothing wrong, raised, killed, stuck or left behind. `make attacks` runs all of them."""
 
 import sys
 from pathlib import Path
@@ -16,8 +13,11 @@ from children import Child, Outcome, Subject, together, write_package
 BY_ONE = ["a callee in another file is edited", "every stored file is cut off", "the writer is killed after an edit"]
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", BY_ONE)
+AT_ONCE = ["one function, 8 types, 8 processes at once", "8 closures of one factory, 8 processes at once"]
+
+
+@pytest.mark.timeout(600)  # a round takes 10 s on two free CPUs
+@pytest.mark.parametrize("name", AT_ONCE + BY_ONE)
 def test_the_farm_survives(name: str, tmp_path: Path) -> None:
     outcome = ATTACKS[name].run(Subject.FARM, tmp_path, ATTACKS[name].rounds)
     assert outcome.tries and outcome.clean, outcome
