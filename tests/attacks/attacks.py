@@ -4,6 +4,7 @@ from typing import Final
 
 import files
 import races
+import soak
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **soak.ATTACKS}
 """By what is tried."""
