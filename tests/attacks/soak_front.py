@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-TYPES: Final = (np.int64, np.float64, np.float32)
+TYPES: Final = (np.int64, np.float64, np.float32, np.int32, np.int16)
 TRACEBACKS_MAX: Final = 3
 
 
