@@ -4,7 +4,8 @@ from typing import Final
 
 import files
 import races
+import searches
 import soak
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **soak.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **searches.ATTACKS, **soak.ATTACKS}
 """By what is tried."""

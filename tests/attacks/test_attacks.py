@@ -11,13 +11,14 @@ from attacks import ATTACKS
 from children import Child, Outcome, Subject, together, write_package
 
 BY_ONE = ["a callee in another file is edited", "every stored file is cut off", "the writer is killed after an edit"]
+FOR_LONG = ["minutes of calls, kills and damage, four programs"]
 
 
 AT_ONCE = ["one function, 8 types, 8 processes at once", "8 closures of one factory, 8 processes at once"]
 
 
 @pytest.mark.timeout(600)  # a round takes 10 s on two free CPUs
-@pytest.mark.parametrize("name", AT_ONCE + BY_ONE)
+@pytest.mark.parametrize("name", AT_ONCE + BY_ONE + FOR_LONG)
 def test_the_farm_survives(name: str, tmp_path: Path) -> None:
     outcome = ATTACKS[name].run(Subject.FARM, tmp_path, ATTACKS[name].rounds)
     assert outcome.tries and outcome.clean, outcome

@@ -15,6 +15,7 @@ there is one connection to a worker, and the front waits at it.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pickle
@@ -49,12 +50,15 @@ class Ask:
         NUMBA_* variables.
     calls
         Which of CALLS to call, in order; None for all.
+    cached
+        With numba's own cache in place of the farm: `njit` has `cache=True`, and the store is its directory.
     """
 
     root: str
     store: str | None
     environment: Mapping[str, str] = field(default_factory=dict)
     calls: tuple[str, ...] | None = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,11 @@ Report = dict[str, Said]
 
 
 class Runner:
-    """The templates, for the block; `run` may be called from several threads."""
+    """The templates, for the block; `run` may be called from several threads. What has a store is `cached`, or not."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, cached: bool = False) -> None:
         self._directory = directory
+        self.cached = cached
 
     def __enter__(self) -> "Runner":
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -304,7 +309,11 @@ def _front(directory: Path, ask: Ask) -> Report:
     Line.directory, Line.usual = directory, _foundation()
     os.environ.update(ask.environment)
     numba.config.reload_config()
-    if ask.store is not None:
+    if ask.cached and ask.store is not None:
+        os.environ["NUMBA_CACHE_DIR"] = ask.store
+        numba.config.reload_config()
+        numba.njit = functools.partial(numba.njit, cache=True)
+    elif ask.store is not None:
         counts = _with_farm(ask.store)
     os.chdir(ask.root)
     sys.path.insert(0, ask.root)

@@ -111,7 +111,8 @@ def _check(
         with ThreadPoolExecutor(len(places)) as threads:
             played = [threads.submit(play, *one, runner, tally) for one in zip(histories, places, strict=True)]
         for history, place, wrongs in zip(histories, places, [one.result() for one in played], strict=True):
-            for number, wrong in enumerate(wrongs):
+            # Of numba's cache it is known, and only counted.
+            for number, wrong in enumerate(() if runner.cached else wrongs):
                 if len(tally.wrongs) < WRONGS_MAX:
                     tally.wrongs.append(narrowed(history, wrong, place / f"narrowed{number}", runner).text)
             shutil.rmtree(place, ignore_errors=True)
