@@ -72,9 +72,9 @@ def outcome(function: Any, data: Any) -> Any:
 
 
 def same(got: Any, want: Any) -> bool:
-    """Equal values; of arrays, all of them."""
+    """Equal values; of arrays, all of them. Python computes small integers in their own type, machine code does not."""
     if isinstance(want, np.ndarray):
-        return isinstance(got, np.ndarray) and got.dtype == want.dtype and bool((got == want).all())
+        return isinstance(got, np.ndarray) and got.shape == want.shape and bool((got == want).all())
     return bool(got == want)
 
 
