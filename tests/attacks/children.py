@@ -142,14 +142,20 @@ class Child:
         return Outcome(left=self._left())
 
     def _left(self) -> int:
-        """How many of the processes that carry this child's mark are there after a second; those are ended."""
-        end = time.monotonic() + LEFT_S
-        while (there := list(marked(self._mark))) and time.monotonic() < end:
-            psutil.wait_procs(there, timeout=0.05)
-        for process in there:
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGKILL)
-        return len(there)
+        return left_behind(self._mark)
+
+
+def left_behind(mark: str) -> int:
+    """How many of the processes that carry this mark are there after a second; those are described, and ended."""
+    end = time.monotonic() + LEFT_S
+    while (there := list(marked(mark))) and time.monotonic() < end:
+        psutil.wait_procs(there, timeout=0.05)
+    for process in there:
+        with contextlib.suppress(psutil.Error):
+            told = process.as_dict(["pid", "ppid", "status", "nice", "cpu_times", "create_time", "cmdline"])
+            print(f"left behind, at a load of {os.getloadavg()[0]:.1f}: {told}", file=sys.stderr, flush=True)
+            process.kill()
+    return len(there)
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:

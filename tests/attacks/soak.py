@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import psutil
 from attack import SEED, Attack
-from children import LEFT_S, MARK, ROOT, Outcome, Subject, marked
+from children import LEFT_S, MARK, ROOT, Outcome, Subject, left_behind
 from soak_user import write
 
 FRONT: Final = Path(__file__).parent / "soak_front.py"
@@ -78,6 +78,7 @@ class Front:
             text=True,
         )
         self.seen: Final = Seen()
+        self._had = 0
         self._readers = [threading.Thread(target=read) for read in (self._read_lines, self._read_errors)]
         for reader in self._readers:
             reader.start()
@@ -98,6 +99,19 @@ class Front:
         with contextlib.suppress(psutil.Error):
             return psutil.Process(self.process.pid).children(recursive=True)
         return []
+
+    def got_on(self) -> bool:
+        """Whether machine code has come since this was last answered with yes.
+
+        A program whose workers are killed faster than they compile is told of it by design: after five such ends of
+        one job, its calls that wait raise.
+        """
+        farm = self.seen.lines[-1]["farm"] if self.seen.lines else {}
+        come = sum(farm.get(name, 0) for name in ("compiled", "local"))
+        if come <= self._had:
+            return False
+        self._had = come
+        return True
 
     def silent(self) -> bool:
         """Whether it must be taken for stuck."""
@@ -133,12 +147,7 @@ class Front:
 
     def _over(self, outcome: Outcome) -> Outcome:
         self.process.wait()
-        end = time.monotonic() + LEFT_S
-        while (there := list(marked(self.mark))) and time.monotonic() < end:
-            psutil.wait_procs(there, timeout=0.05)
-        for process in there:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        left = left_behind(self.mark)
         for reader in self._readers:
             reader.join(END_MAX_S)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -146,7 +155,7 @@ class Front:
                 stream.close()  # type: ignore[union-attr]
         last = self.seen.lines[-1] if self.seen.lines else {}
         said = Outcome(tries=last.get("calls", 0), wrong=last.get("wrong", 0), raised=last.get("raised", 0))
-        outcome += said + Outcome(left=len(there))
+        outcome += said + Outcome(left=left)
         if not outcome.clean:
             print(*last.get("tracebacks", ()), *self.seen.errors[-60:], sep="\n", file=sys.stderr)
         return outcome
@@ -218,6 +227,8 @@ class Chaos:
 
     def _signal(self, fronts: list[Front], number: signal.Signals, *, workers: bool) -> bool:
         front = self._chance.choice(fronts)
+        if not front.got_on():
+            return False
         found = [one for one in front.tree() if (one.ppid() != front.process.pid) is workers]
         if not found:
             return False
