@@ -101,14 +101,14 @@ class Front:
         return []
 
     def got_on(self) -> bool:
-        """Whether machine code has come since this was last answered with yes.
+        """Whether machine code has come since this was last answered with yes, or nothing is being compiled.
 
         A program whose workers are killed faster than they compile is told of it by design: after five such ends of
         one job, its calls that wait raise.
         """
         farm = self.seen.lines[-1]["farm"] if self.seen.lines else {}
         come = sum(farm.get(name, 0) for name in ("compiled", "local"))
-        if come <= self._had:
+        if come <= self._had and farm.get("pending", 1):
             return False
         self._had = come
         return True
