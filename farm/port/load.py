@@ -158,10 +158,10 @@ def unpack(parts: Parts, arguments: tuple[Any, ...] | None = None) -> Unpacked:
     An import waits for a module that another thread is importing, and that module's body may be waiting for this very
     lock. Raises LoadRefused.
     """
-    lacking = missing_features(parts.meta["target"]["features"])
-    if lacking:
-        raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
     with _refusals():
+        lacking = missing_features(parts.meta["target"]["features"])
+        if lacking:
+            raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
         return Unpacked(parts, _unpickle(parts, arguments))
 
 
