@@ -40,7 +40,7 @@ def processor_s(pid: int) -> float:
     """Seconds that a process has run on a processor; 0 if there is none."""
     import psutil  # 27 ms: only for a pool that is in use
 
-    with contextlib.suppress(psutil.Error):
+    with contextlib.suppress(psutil.Error, OSError):  # no descriptors left to read /proc with
         times = psutil.Process(pid).cpu_times()
         return float(times.user + times.system)
     return 0.0

@@ -256,6 +256,8 @@ def _link(
 def _entry_point(context: Any, library: LoadedLibrary, descriptor: Any, environment: Environment) -> Any:
     """What numba's `get_executable` makes, without its import of the defining module: see `unpack`."""
     address = library.get_pointer_to_function(descriptor.llvm_cpython_wrapper_name)
+    if not address:  # a call would end the process
+        raise LoadRefused(MissReason.SYMBOL_MISSING, descriptor.llvm_cpython_wrapper_name)
     module = sys.modules.get(descriptor.modname) or types.ModuleType(str(descriptor.modname))
     name = descriptor.qualname.split(".")[-1]
     entry_point = _dynfunc.make_function(

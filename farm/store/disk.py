@@ -422,7 +422,8 @@ def _newer_version(root: Path) -> str | None:
 
 def _warn_of_newer(root: Path, name: str) -> None:
     text = f"{root} was written by a newer farm ({name}): it counts as empty"
-    warnings.warn(text, StoreVersionWarning, stacklevel=4)
+    with suppress(Warning):  # made an error by the program: it counts as empty all the same
+        warnings.warn(text, StoreVersionWarning, stacklevel=4)
 
 
 def _gid(root: Path, group: str | None) -> int | None:
