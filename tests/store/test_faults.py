@@ -6,12 +6,13 @@ the next one, on a disk that works again, succeeds.
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
+from faulty import disk
 
 from farm.errors import StoreRefused
 from farm.reasons import DegradedReason, MissReason
@@ -21,44 +22,8 @@ from farm.store.lock import LockOutcome
 
 Make = Callable[..., Artifact]
 
-CALLS: Final = (
-    *("open", "fstat", "stat", "lstat", "pread", "read", "write", "close", "mkdir", "fchmod", "fchown", "fsync"),
-    *("replace", "rename", "unlink", "listdir", "utime"),
-)
 NUMBERS: Final = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.ELOOP)
 """Those that the store tells apart: ENOSPC is a full disk, ENOENT an absence, ELOOP a link; EIO is all the others."""
-REAL: Final = {name: getattr(os, name) for name in CALLS}
-
-
-class Disk:
-    """Stands between the store and the operating system: counts calls, and makes one of them fail."""
-
-    def __init__(self, failing: int, number: int) -> None:
-        self.calls = 0
-        self.failed: str | None = None
-        self._failing, self._number = failing, number
-
-    def through(self, name: str) -> Callable[..., object]:
-        def call(*arguments: object, **where: object) -> object:
-            self.calls += 1
-            if self.calls != self._failing:
-                return REAL[name](*arguments, **where)
-            self.failed = name
-            if name == "close":  # Linux frees the number whatever it says
-                REAL["close"](*arguments)
-            raise OSError(self._number, os.strerror(self._number))
-
-        return call
-
-
-@contextmanager
-def disk(monkeypatch: pytest.MonkeyPatch, failing: int = -1, number: int = 0) -> Iterator[Disk]:
-    """For the block: the call of this ordinal fails with this error."""
-    one = Disk(failing, number)
-    with monkeypatch.context() as patch:
-        for name in CALLS:
-            patch.setattr(os, name, one.through(name))
-        yield one
 
 
 def spoilt(root: Path, make: Make) -> None:
