@@ -2,8 +2,9 @@
 
 from typing import Final
 
+import disk
 import files
 import races
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **disk.ATTACKS}
 """By what is tried."""
