@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Final
 
 from farm.config import Config, worker_environment
@@ -25,7 +26,7 @@ from farm.pool.ticket import PoolEvent, PoolEventKind
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored
-from farm.store.disk import DiskStore
+from farm.store.disk import DiskStore, StoreSettings
 
 PRELOAD: Final = "farm.port.warm:warm"
 POOL_SETTINGS: Final = frozenset({"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method"})
@@ -94,14 +95,7 @@ class Supply:
                 number = self._settings_number
             store: DiskStore | None = None
             try:
-                store = DiskStore(
-                    config.cache_dir,
-                    lower=config.lower_cache_dirs,
-                    size_max_bytes=config.cache_size_max_bytes,
-                    readonly=config.readonly,
-                    group=config.shared_group,
-                    signing_key_file=config.signing_key_file,
-                )
+                store = _store_settings(config, config.cache_dir).open()
             except (StoreRefused, OSError) as refusal:
                 problem = refusal
             with self._lock:
@@ -129,6 +123,11 @@ class Supply:
         if isinstance(found, Miss):
             self._record.missed(found.reason)
         return found
+
+    def store_settings(self, config: Config) -> StoreSettings | None:
+        """What a worker opens the same store with; None if there is no store."""
+        store = self.store(config)
+        return None if store is None else _store_settings(config, store.root)
 
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
@@ -183,7 +182,7 @@ class Supply:
         store, pools = self._store, self._all_pools()
         if store is None or not pools or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
             return
-        order = TrimOrder(store.root, config.cache_size_max_bytes, config.shared_group)
+        order = TrimOrder(_store_settings(config, store.root))
         job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
         pools[0].submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
 
@@ -200,6 +199,17 @@ class Supply:
             self._closed = True
         for pool in self._all_pools():
             pool.close(max(0.0, end - time.monotonic()))
+
+
+def _store_settings(config: Config, root: Path) -> StoreSettings:
+    return StoreSettings(
+        root,
+        lower=config.lower_cache_dirs,
+        size_max_bytes=config.cache_size_max_bytes,
+        readonly=config.readonly,
+        group=config.shared_group,
+        signing_key_file=config.signing_key_file,
+    )
 
 
 def _worker_paths() -> tuple[str, ...]:

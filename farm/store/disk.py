@@ -25,6 +25,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -390,6 +391,29 @@ class DiskStore:
         if isinstance(found, Miss) or not found.holds(source):
             source.close()
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a DiskStore is opened with, as plain values: they travel to a worker, and the signing key does not."""
+
+    root: Path
+    lower: tuple[Path, ...] = ()
+    size_max_bytes: int = SIZE_MAX_BYTES
+    readonly: bool = False
+    group: str | None = None
+    signing_key_file: Path | None = None
+
+    def open(self) -> DiskStore:
+        """The store. Raises as DiskStore does."""
+        return DiskStore(
+            self.root,
+            lower=self.lower,
+            size_max_bytes=self.size_max_bytes,
+            readonly=self.readonly,
+            group=self.group,
+            signing_key_file=self.signing_key_file,
+        )
 
 
 LOWER_RULE: Final = Rule(private=False)

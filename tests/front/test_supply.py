@@ -7,10 +7,10 @@ import pytest
 
 import farm
 from farm.errors import FarmWarning
-from farm.front import supply
 from farm.observe import events
 from farm.port.target import settings
 from farm.reasons import DegradedReason
+from farm.store import disk
 from farm.store.disk import DiskStore
 
 
@@ -46,7 +46,7 @@ def test_a_store_that_opens_slowly_keeps_nobody_waiting_who_needs_no_store(
         assert may_open.wait(60)
         return DiskStore(*what, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(supply, "DiskStore", slow)
+    monkeypatch.setattr(disk, "DiskStore", slow)
     with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
         own = barn.settler().supply
         got: list[DiskStore | None] = []
