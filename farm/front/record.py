@@ -25,7 +25,7 @@ _REMEDIES: Final = {
     DegradedReason.DISK_FULL: "free some space, or set FARM_CACHE_DIR to a directory on another disk",
     DegradedReason.STORE_UNWRITABLE: "make it writable, or set FARM_CACHE_DIR to a directory of yours",
     DegradedReason.STORE_UNREADABLE: "set FARM_CACHE_DIR to a directory of yours",
-    DegradedReason.STORE_REFUSED: "or set FARM_CACHE_DIR to a directory of yours",
+    DegradedReason.STORE_REFUSED: "do that, or set FARM_CACHE_DIR to a directory of yours",
 }
 """What a user can do about a store that fails while the program runs."""
 

@@ -110,10 +110,14 @@ class Places:
 
     def _open_root(self, make: bool) -> int:
         try:
-            if make:
+            try:
+                descriptor = os.open(self.root, WALK)
+            except FileNotFoundError:
+                if not make:
+                    raise
                 self.root.parent.mkdir(parents=True, exist_ok=True)
                 self._make(str(self.root), None)
-            descriptor = os.open(self.root, WALK)
+                descriptor = os.open(self.root, WALK)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
                 raise
