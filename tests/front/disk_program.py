@@ -26,8 +26,8 @@ from farm.front.supply import Supply
 
 VALUE: Final = 10**9
 """Its fifth power differs between Python and machine arithmetic, so a result tells who computed it."""
-STRICT, ASYNC = 5, 2
-"""How many functions: what they leave in the cache is more than 64 KiB."""
+STRICT, ASYNC = 3, 1
+"""How many functions: what they leave in the cache is more than 36 KiB."""
 PLACES: Final = ("", "v1", "v1/tmp", "v1/locks", "v1/shards")
 
 

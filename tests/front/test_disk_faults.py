@@ -17,8 +17,8 @@ import pytest
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 BOUND_S: Final = 100
-FUNCTIONS: Final = 5 + 2
-CALLS: Final = 5 + 3 * 2
+FUNCTIONS: Final = 3 + 1
+CALLS: Final = 3 + 3 * 1
 """A call of a function that is compiled in the background is made twice, and waited for in between."""
 
 
@@ -38,11 +38,11 @@ def namespace() -> tuple[str, ...]:
 
 
 def small_disk(cache: Path) -> list[str]:
-    """What runs a command with a file system of 64 KiB at `cache`, which goes with the command."""
+    """What runs a command with a file system of 36 KiB at `cache`, which goes with the command."""
     if not namespace():
         pytest.skip("no file system can be mounted here, not in a namespace of our own either")
     cache.mkdir()
-    mount = 'mount -t tmpfs -o size=64k,mode=700 tmpfs "$0" && exec "$@"'
+    mount = 'mount -t tmpfs -o size=36k,mode=700 tmpfs "$0" && exec "$@"'
     return [*namespace(), "sh", "-c", mount, str(cache)]
 
 
