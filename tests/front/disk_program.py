@@ -127,11 +127,11 @@ def vanishes_all_the_time(cache: Path, barn: farm.Farm) -> Iterator[None]:
 @contextmanager
 def turns_read_only(cache: Path, barn: farm.Farm) -> Iterator[None]:
     """The file system is mounted anew, only for reading."""
-    subprocess.run(["mount", "-o", "remount,ro", str(cache)], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(cache)], check=True)
     try:
         yield
     finally:
-        subprocess.run(["mount", "-o", "remount,rw", str(cache)], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,rw", str(cache)], check=True)
 
 
 @contextmanager

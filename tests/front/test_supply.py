@@ -34,6 +34,7 @@ def test_a_store_that_is_opened_while_settings_change_serves_who_opened_it(tmp_p
     assert told == [DegradedReason.STORE_REFUSED]
 
 
+@pytest.mark.concurrency
 def test_a_store_that_opens_slowly_keeps_nobody_waiting_who_needs_no_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,9 +47,9 @@ def test_a_store_that_opens_slowly_keeps_nobody_waiting_who_needs_no_store(
         assert may_open.wait(60)
         return DiskStore(*what, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(disk, "DiskStore", slow)
     with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
         own = barn.settler().supply
+        monkeypatch.setattr(disk, "DiskStore", slow)
         got: list[DiskStore | None] = []
         callers = [threading.Thread(target=lambda: got.append(own.store(barn.config))) for _ in range(4)]
         for caller in callers:
