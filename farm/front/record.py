@@ -4,11 +4,13 @@ Guarantees: events are delivered outside every lock of the farm; a listener cann
 `on_degraded="raise"` a degradation is raised, as Degraded, in the thread that noticed it, after it was counted.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from farm.config import Config, OnDegraded
-from farm.errors import Degraded
+from farm.errors import Degraded, FarmWarning
 from farm.front.pending import Origin, Pending, Source
 from farm.front.policy import FunctionProfile, Limits, Profiler
 from farm.observe.listeners import Listeners
@@ -18,6 +20,14 @@ from farm.reasons import DegradedReason, MissReason
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
     from farm.job.key import CompileKey
+
+_REMEDIES: Final = {
+    DegradedReason.DISK_FULL: "free some space, or set FARM_CACHE_DIR to a directory on another disk",
+    DegradedReason.STORE_UNWRITABLE: "make it writable, or set FARM_CACHE_DIR to a directory of yours",
+    DegradedReason.STORE_UNREADABLE: "set FARM_CACHE_DIR to a directory of yours",
+    DegradedReason.STORE_REFUSED: "do that, or set FARM_CACHE_DIR to a directory of yours",
+}
+"""What a user can do about a store that fails while the program runs."""
 
 _COUNTED = {Source.WORKER: Count.COMPILED, Source.STORE: Count.LOADED, Source.LOCAL: Count.LOCAL}
 
@@ -35,6 +45,7 @@ class Record:
         self._config = config
         self.counters = Counters()
         self.profiler = Profiler(limits)
+        self._warned_of: set[Hashable] = set()
         self.listeners = Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
 
     def count_started(self) -> None:
@@ -189,8 +200,13 @@ class Record:
                 )
             )
 
-    def degraded(self, reason: DegradedReason, detail: str = "", *, mild: bool = False) -> None:
-        """The farm works below its best. Raises Degraded if the settings ask for it, unless it is `mild`."""
+    def degraded(
+        self, reason: DegradedReason, detail: str = "", *, mild: bool = False, warning: str | None = None
+    ) -> None:
+        """The farm works below its best. Raises Degraded if the settings ask for it, unless it is `mild`.
+
+        What a user can mend is warned of, once: with this text, or once for each reason with one that says what to do.
+        """
         self.counters.degrade(reason)
         if self.listeners.hears:
             from farm.observe import events
@@ -198,6 +214,16 @@ class Record:
             self.listeners.emit(lambda: events.Degraded(reason=reason, detail=detail))
         if self._config().on_degraded is OnDegraded.RAISE and not mild:
             raise Degraded(reason, detail)
+        if warning is not None:
+            self._warn_once(warning, warning)
+        elif reason in _REMEDIES:
+            self._warn_once(reason, f"{detail}; what is compiled is not kept: {_REMEDIES[reason]}")
+
+    def _warn_once(self, what: Hashable, text: str) -> None:
+        if what not in self._warned_of:  # two threads at once may both warn
+            self._warned_of.add(what)
+            with suppress(Warning):  # made an error by the program: it is counted, and costs no compile
+                warnings.warn(text, FarmWarning, stacklevel=3)
 
     def reset_in_child(self) -> None:
         """In a forked child: no lock is held and nothing is in progress."""

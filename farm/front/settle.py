@@ -147,17 +147,7 @@ class Settler:
 
     def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
         config = self._config()
-        store = self.supply.store(config)
-        order = Order(
-            functor,
-            None if store is None else store.root,
-            config.readonly,
-            config.lower_cache_dirs,
-            config.cache_size_max_bytes,
-            config.shared_group,
-            signing_key_file=config.signing_key_file,
-            verify=config.verify,
-        )
+        order = Order(functor, self.supply.store_settings(config), verify=config.verify)
         pending.order, answer = order, pending.answer
         self._send(pending, order, answer.set_result, waited=waited)
 

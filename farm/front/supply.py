@@ -7,14 +7,13 @@ import random
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from farm.config import Config, worker_environment
-from farm.errors import FarmWarning, NotShippable, StoreRefused
+from farm.errors import NotShippable, StoreRefused
 from farm.front.record import Record
 from farm.job.functor import front_paths
 from farm.job.key import CompileKey
@@ -27,7 +26,7 @@ from farm.pool.ticket import PoolEvent, PoolEventKind
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored
-from farm.store.disk import DiskStore
+from farm.store.disk import DiskStore, StoreSettings
 
 PRELOAD: Final = "farm.port.warm:warm"
 POOL_SETTINGS: Final = frozenset({"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method"})
@@ -45,14 +44,19 @@ class Supply:
     def __init__(self, record: Record, chance: Callable[[], float] = random.random) -> None:
         self._record = record
         self._chance = chance
-        # Guards _pools, _dead, _store, _store_opened and _closed. Nothing that blocks is done with it held.
+        # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
+        # held.
         self._lock = threading.Lock()
+        # Guards nothing: held while the store is opened, which reads a disk that may be slow, so that it is opened, and
+        # told of, once. Who needs no store waits for neither. `_lock` may be taken inside it.
+        self._opening = threading.Lock()
         self._pools: dict[Foundation, Pool] = {}
         """One for each set of settings that a process is built with: normally one. Never removed: an idle pool has no
         process."""
         self._dead: list[int] = []
         self._store: DiskStore | None = None
         self._store_opened = False
+        self._settings_number = 0
         self._closed = False
         self._allowed: int | None = None
 
@@ -78,26 +82,27 @@ class Supply:
 
     def store(self, config: Config) -> DiskStore | None:
         """The store, or None if its directory or the signing key is refused: counted, and warned of once."""
-        problem: Exception | None = None
-        problems: list[StoreRefused | OSError] = []
         with self._lock:
-            if not self._store_opened:
-                self._store_opened = True
-                try:
-                    self._store = DiskStore(
-                        config.cache_dir,
-                        lower=config.lower_cache_dirs,
-                        size_max_bytes=config.cache_size_max_bytes,
-                        readonly=config.readonly,
-                        group=config.shared_group,
-                        signing_key_file=config.signing_key_file,
-                    )
-                except (StoreRefused, OSError, RuntimeError) as refusal:
-                    problem = refusal
-                if self._store is not None:
-                    problems = self._store.problems
-            store = self._store
-        for one in problems:
+            opened, store = self._store_opened, self._store
+        return store if opened else self._open_store(config)
+
+    def _open_store(self, config: Config) -> DiskStore | None:
+        problem: Exception | None = None
+        with self._opening:
+            with self._lock:
+                if self._store_opened:
+                    return self._store
+                number = self._settings_number
+            store: DiskStore | None = None
+            try:
+                store = _store_settings(config, config.cache_dir).open()
+            except (StoreRefused, OSError) as refusal:
+                problem = refusal
+            with self._lock:
+                if number == self._settings_number:  # else they changed meanwhile: the next need opens it anew
+                    self._store, self._store_opened = store, True
+        # Outside both locks: a listener that hears of it may change a setting.
+        for one in () if store is None else store.problems:
             self._tell(one, "a lower cache directory is left out")
         if problem is not None:
             self._tell(problem, f"nothing is stored in {config.cache_dir}")
@@ -107,9 +112,7 @@ class Supply:
         refused = isinstance(problem, StoreRefused)
         reason = DegradedReason.STORE_REFUSED if refused else DegradedReason.STORE_UNREADABLE
         text = str(problem) if refused else f"{consequence}: {problem}; set FARM_CACHE_DIR to a directory of yours"
-        self._record.degraded(reason, text)
-        with suppress(Warning):  # made an error by the program: it is counted, and costs no compile
-            warnings.warn(text, FarmWarning, stacklevel=2)
+        self._record.degraded(reason, text, warning=text)
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
         """The artifact in the store, a miss that is counted, or None if there is no store."""
@@ -121,10 +124,16 @@ class Supply:
             self._record.missed(found.reason)
         return found
 
+    def store_settings(self, config: Config) -> StoreSettings | None:
+        """What a worker opens the same store with; None if there is no store."""
+        store = self.store(config)
+        return None if store is None else _store_settings(config, store.root)
+
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
         with self._lock:
             self._store, self._store_opened = None, False
+            self._settings_number += 1
 
     def pool(self, config: Config, numbas: Mapping[str, Plain]) -> Pool:
         """The pool whose processes compile under these settings of numba's.
@@ -173,7 +182,7 @@ class Supply:
         store, pools = self._store, self._all_pools()
         if store is None or not pools or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
             return
-        order = TrimOrder(store.root, config.cache_size_max_bytes, config.shared_group)
+        order = TrimOrder(_store_settings(config, store.root))
         job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
         pools[0].submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
 
@@ -190,6 +199,17 @@ class Supply:
             self._closed = True
         for pool in self._all_pools():
             pool.close(max(0.0, end - time.monotonic()))
+
+
+def _store_settings(config: Config, root: Path) -> StoreSettings:
+    return StoreSettings(
+        root,
+        lower=config.lower_cache_dirs,
+        size_max_bytes=config.cache_size_max_bytes,
+        readonly=config.readonly,
+        group=config.shared_group,
+        signing_key_file=config.signing_key_file,
+    )
 
 
 def _worker_paths() -> tuple[str, ...]:

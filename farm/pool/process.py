@@ -162,7 +162,7 @@ class WorkerProcess:
             return 0
         import psutil  # 27 ms: only for a pool that is in use
 
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, OSError):  # no descriptors left to read /proc with
             process = psutil.Process(self.pid)
             return int(process.memory_info().rss if what == "rss" else process.memory_full_info().uss)
         return 0

@@ -15,29 +15,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from farm.errors import NotShippable, StoreRefused
 from farm.job.functor import CompileFunctor, Rebuilt
-from farm.job.key import CompileKey
 from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Rejected, StoreTrimmed, WorkerAnswer
 from farm.pool.nested import StoreLibrary, as_artifact
+from farm.pool.patience import LockPatience
 from farm.port import failure
 from farm.port.compile import Parts
 from farm.port.library import forget, serving
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Artifact, Miss, Stored, encode
-from farm.store.disk import SIZE_MAX_BYTES, DiskStore, StoreUnwritable
+from farm.store.disk import DiskStore, StoreSettings, StoreUnwritable
 from farm.store.lock import LockOutcome
 
 NAME: Final = "farm.pool.task:perform"
 
-LOCK_PATIENCE_S: Final = 30.0
-"""A guess: a key that somebody holds for so long is compiled without its lock, as the holder may have been stopped."""
-
-_busy_since: dict[CompileKey, float] = {}
-"""When this worker first found a key's lock taken (monotonic). A worker does one job at a time: no lock."""
+lock_patience = LockPatience()
+"""This worker's. It does one job at a time: no lock guards it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +43,8 @@ class Order:
     Parameters
     ----------
     store
-        The directory, or None: the artifact comes back over the pipe.
-    readonly
-        Publish nothing. Callees are still looked up.
-    lower, size_max_bytes, group, signing_key_file
-        As `DiskStore` takes them. The key itself does not travel: payloads are kept, and shown when something fails.
+        None: the artifact comes back over the pipe. To one that is used read-only nothing is published; callees are
+        still looked up. The signing key itself does not travel: payloads are kept, and shown when something fails.
     inline
         Send the artifact over the pipe, wherever else it is: the front did not find it.
     dead
@@ -61,14 +54,9 @@ class Order:
     """
 
     functor: CompileFunctor
-    store: Path | None
-    readonly: bool
-    lower: tuple[Path, ...] = ()
-    size_max_bytes: int = SIZE_MAX_BYTES
-    group: str | None = None
+    store: StoreSettings | None
     inline: bool = False
     dead: tuple[int, ...] = ()
-    signing_key_file: Path | None = None
     verify: bool = False
 
 
@@ -76,9 +64,7 @@ class Order:
 class TrimOrder:
     """Bring a store under its size limit. The answer is StoreTrimmed."""
 
-    store: Path
-    size_max_bytes: int
-    group: str | None = None
+    store: StoreSettings
 
 
 def perform(payload: bytes, label: str) -> WorkerAnswer:
@@ -149,7 +135,7 @@ def _compile_alone(order: Order, library: StoreLibrary) -> tuple[WorkerAnswer, S
 
 def _trim(order: TrimOrder) -> StoreTrimmed:
     try:
-        done = DiskStore(order.store, size_max_bytes=order.size_max_bytes, group=order.group).trim()
+        done = order.store.open().trim()
     except StoreUnwritable as problem:
         return StoreTrimmed(0, 0, ((problem.reason, str(problem)),))
     except (StoreRefused, OSError) as problem:
@@ -166,14 +152,7 @@ def _told(problem: StoreRefused | OSError) -> tuple[DegradedReason, str]:
 def _open(order: Order) -> DiskStore | None:
     if order.store is None:
         return None
-    store = DiskStore(
-        order.store,
-        lower=order.lower,
-        size_max_bytes=order.size_max_bytes,
-        readonly=order.readonly,
-        group=order.group,
-        signing_key_file=order.signing_key_file,
-    )
+    store = order.store.open()
     for pid in order.dead:
         store.remove_temp_of(pid)
     return store
@@ -185,15 +164,15 @@ def _settle(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAnsw
         return _compile(rebuilt, order, library)
     found = _look(store, rebuilt, order, library)
     if found is not None:
-        _busy_since.pop(key, None)
+        lock_patience.came(key)
         return found
     with store.lock(key, 0) as outcome:
-        if outcome is LockOutcome.BUSY:
-            now = time.monotonic()
-            if now - _busy_since.setdefault(key, now) < LOCK_PATIENCE_S:
-                return Busy(key)
+        if outcome is not LockOutcome.BUSY:
+            lock_patience.came(key)
+        elif not lock_patience.has_ended(key, time.monotonic()):
+            return Busy(key)
+        else:
             library.degraded[DegradedReason.LOCK_TIMED_OUT] = key.hex
-        _busy_since.pop(key, None)
         return _look(store, rebuilt, order, library) or _compile(rebuilt, order, library)
 
 

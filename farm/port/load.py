@@ -158,10 +158,10 @@ def unpack(parts: Parts, arguments: tuple[Any, ...] | None = None) -> Unpacked:
     An import waits for a module that another thread is importing, and that module's body may be waiting for this very
     lock. Raises LoadRefused.
     """
-    lacking = missing_features(parts.meta["target"]["features"])
-    if lacking:
-        raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
     with _refusals():
+        lacking = missing_features(parts.meta["target"]["features"])
+        if lacking:
+            raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
         return Unpacked(parts, _unpickle(parts, arguments))
 
 
@@ -256,6 +256,8 @@ def _link(
 def _entry_point(context: Any, library: LoadedLibrary, descriptor: Any, environment: Environment) -> Any:
     """What numba's `get_executable` makes, without its import of the defining module: see `unpack`."""
     address = library.get_pointer_to_function(descriptor.llvm_cpython_wrapper_name)
+    if not address:  # a call would end the process
+        raise LoadRefused(MissReason.SYMBOL_MISSING, descriptor.llvm_cpython_wrapper_name)
     module = sys.modules.get(descriptor.modname) or types.ModuleType(str(descriptor.modname))
     name = descriptor.qualname.split(".")[-1]
     entry_point = _dynfunc.make_function(

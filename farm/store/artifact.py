@@ -25,11 +25,12 @@ The format, version 1. Integers are big-endian.
        284     .  the sections, one after the other in the order of the table, without gaps
                     META  JSON object, UTF-8, keys sorted
                     CODE  machine code, an object file
-                    BITC  LLVM bitcode, read only when another compile links it
+                    BITC  LLVM bitcode, used only when another compile links it
                     ENVI  the environment, opaque here
 
 Offsets are not stored: they follow from the lengths, and what is not stored cannot contradict. One digest
-over the whole file was discarded: it would force a reader that wants the code to read the bitcode as well.
+over the whole file was discarded: it could not say where the damage is, and bitcode of many megabytes, which
+is read once more when it is linked, could not be compared again on its own.
 The signature has its place whether it is there or not: what a reader skips it cannot misjudge, and the
 digest covers it, so that a reader without the key sees its damage too. It signs the sections by their digests.
 SHA-256 was preferred to BLAKE2b as it is the faster one on CPUs with SHA instructions.
@@ -40,6 +41,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -58,9 +60,9 @@ DIGEST_BYTES: Final = 32
 TABLE_END: Final = PREFIX.size + len(TAGS) * ROW.size
 HEADER_BYTES: Final = TABLE_END + SIGNATURE_BYTES + DIGEST_BYTES
 
-KEPT_BITCODE_MAX_BYTES: Final = 256 << 10
-"""Bitcode up to this size is kept as bytes, larger bitcode as an open descriptor: a program with thousands
-of functions must not run out of descriptors. A guess."""
+KEPT_BITCODE_MAX_BYTES: Final = 16 << 20
+"""Bitcode up to this size is kept as bytes: who links it later must not depend on a disk that has failed since, or on
+a file server that has let the file go. Larger bitcode is kept as an open descriptor. A guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,14 @@ class BytesSource:
         return self._data[offset : offset + length]
 
 
+def close(descriptor: int) -> None:
+    """Close what was only read. The kernel frees the number whatever it says, and there is nothing to be lost."""
+    with suppress(OSError):
+        os.close(descriptor)
+
+
 class DescriptorSource:
-    """An artifact in an opened file. Owns the descriptor and closes it when it is dropped.
+    """An artifact in an opened file. Owns the descriptor and closes it when it is dropped. May raise OSError.
 
     Reads are positioned: a forked child that inherits the descriptor does not move ours.
     """
@@ -166,7 +174,7 @@ class DescriptorSource:
         """Close the descriptor; again is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            close(descriptor)
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -184,7 +192,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An artifact that was read and found whole, except for its bitcode, which is checked when it is asked for."""
+    """An artifact that was read and found whole. Its bitcode is checked once more when it is asked for."""
 
     key: CompileKey
     digest: Digest
@@ -253,8 +261,11 @@ def _read(source: Source, key: CompileKey, signing_key: SigningKey | None) -> St
     machine_code = _checked(source, "CODE", code)
     frozen = _checked(source, "ENVI", environment)
     size = source.size
+    # Compared now, though it is used later or never: where it is used, in the middle of numba compiling a caller,
+    # nobody could compile this function again.
+    whole = _checked(source, "BITC", bitcode)
     if isinstance(source, DescriptorSource) and bitcode.length <= KEPT_BITCODE_MAX_BYTES:
-        source = BytesSource(source.read(bitcode.offset, bitcode.length))
+        source = BytesSource(whole)
         bitcode = Section(0, bitcode.length, bitcode.sha256)
     return Stored(key, digest, parsed, machine_code, frozen, size, bitcode, source)
 

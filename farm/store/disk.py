@@ -23,8 +23,9 @@ import socket
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,12 +33,14 @@ from farm.errors import StoreRefused, StoreVersionWarning
 from farm.job.key import CompileKey
 from farm.reasons import DegradedReason, MissReason
 from farm.store import upkeep
-from farm.store.artifact import FORMAT_VERSION, Artifact, DescriptorSource, Digest, Miss, Stored, encode, read
+from farm.store.artifact import FORMAT_VERSION, Artifact, DescriptorSource, Digest, Miss, Stored, close, encode, read
 from farm.store.lock import LockOutcome, key_lock
+from farm.store.places import LIST, LOCKS, SUFFIX, TEMPORARY, Places, file_name, remove
 from farm.store.signing import read_key
 from farm.store.trust import Rule
-from farm.store.upkeep import Places, StoreStats, Trimmed, Verified
+from farm.store.upkeep import StoreStats, Trimmed, Verified
 
+VERSION: Final = f"v{FORMAT_VERSION}"
 SIZE_MAX_BYTES: Final = 2 << 30
 TOUCH_S: Final = 3600.0
 """Access times are set at most this often: a read should not become a write."""
@@ -56,14 +59,6 @@ DAMAGED: Final = frozenset(
 """Reasons that lie in the bytes of a file, which is then moved to quarantine. Files we could not open stay."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-README: Final = """\
-This directory is a cache of numba-farm: machine code that numba compiled, one file per function and types.
-
-It may be deleted at any time, as a whole or in part; what is missing is compiled again.
-`farm cache stats` measures it, `farm cache clear` empties it.
-Files are loaded as code. Keep the directory closed to everyone else (chmod 700).
-"""
 
 
 class StoreUnwritable(Exception):
@@ -120,7 +115,7 @@ class DiskStore:
         fsync: bool = False,
     ) -> None:
         # Resolved once: a symbolic link in the path that is changed later does not lead us elsewhere.
-        self.root = root.resolve()
+        self.root = _resolved(root)
         self.size_max_bytes = size_max_bytes
         self.readonly = readonly
         self.misses: Counter[MissReason] = Counter()
@@ -128,22 +123,22 @@ class DiskStore:
         """Of lower directories that are left out: refused, or unreadable."""
         self._clock = clock
         self._fsync = fsync
-        self._places = Places(self.root / f"v{FORMAT_VERSION}")
         self._rule = Rule(private=not readonly, gid=_gid(self.root, group))
+        self._places = Places(self.root, VERSION, self._rule)
         self._signing_key = None if signing_key_file is None else read_key(signing_key_file)
         self._root_checked = False
         self._newer: str | None = None
         self._look_at_root()
         self._lower: list[Places] = []
-        for path in (path.resolve() for path in lower):
-            places = Places(path / f"v{FORMAT_VERSION}")
+        for given in lower:
             try:
-                LOWER_RULE.check_directory(path)
+                path = _resolved(given)
+                places = Places(path, VERSION, LOWER_RULE)
                 newer = _newer_version(path)
                 if newer is not None:
                     _warn_of_newer(path, newer)
                     continue
-                LOWER_RULE.check_directory(places.base)
+                places.check()
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (StoreRefused, OSError) as problem:  # one bad store of several must not cost the others
@@ -157,7 +152,7 @@ class DiskStore:
         if isinstance(first, Stored):
             return first
         for places in self._lower:
-            found = self._load(places.entry(key), key, LOWER_RULE)
+            found = self._get_from(places, key)
             if isinstance(found, Stored):
                 if first.reason is not MissReason.ABSENT:
                     self.misses[first.reason] += 1
@@ -173,14 +168,13 @@ class DiskStore:
         The file goes to quarantine only if its bytes are bad.
         """
         self.misses[miss.reason] += 1
-        self._set_aside(self._places.entry(key), key, miss)
+        self._set_aside(key, miss)
 
     def contains(self, key: CompileKey) -> bool:
         """Whether a file lies under the key. It says nothing about what is in it."""
-        with suppress(StoreRefused, OSError):
-            if self._look_at_root() and os.path.lexists(self._places.entry(key)):
-                return True
-        return any(os.path.lexists(places.entry(key)) for places in self._lower)
+        if self._newer is not None:
+            return _lies_in(self._lower, key)
+        return _lies_in((self._places, *self._lower), key)
 
     def put(self, artifact: Artifact) -> Digest:
         """Store an artifact, in place of one that is there.
@@ -192,20 +186,24 @@ class DiskStore:
         """
         self._must_be_writable()
         data = encode(artifact, self._signing_key)
-        target = self._places.entry(artifact.key)
-        temporary = self._places.temporary / f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
+        target, name = self._places.entry(artifact.key), file_name(artifact.key)
+        temporary = f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            self._make_directories(target.parent)
-            self._must_be_writable()  # once more: somebody else may have made the root just before us
-            try:
-                self._write(temporary, data)
-                os.replace(temporary, target)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink()
-                raise
-            if self._fsync:
-                _fsync_directory(target.parent)
+            with (
+                self._places.opened(TEMPORARY, make=True) as before,
+                self._places.opened(target.parent.name, make=True) as shard,
+            ):
+                self._must_be_writable()  # once more: somebody else may have made the root just before us
+                try:
+                    self._write(temporary, data, before)
+                    os.replace(temporary, name, src_dir_fd=before, dst_dir_fd=shard)
+                except BaseException:
+                    remove(before, temporary)
+                    raise
+                if self._fsync:
+                    _fsync_directory(shard)
+        except StoreRefused as refused:
+            raise StoreUnwritable(DegradedReason.STORE_REFUSED, str(refused)) from refused
         except OSError as error:
             reason = DegradedReason.DISK_FULL if error.errno in FULL else DegradedReason.STORE_UNWRITABLE
             raise StoreUnwritable(reason, f"{target}: {error.strerror}") from error
@@ -216,9 +214,9 @@ class DiskStore:
         """Hold the lock of a key for the block, if the outcome is ACQUIRED. Look into the store again then."""
         try:
             self._must_be_writable()
-            self._make_directories(self._places.locks)
-            self._must_be_writable()
-        except (StoreUnwritable, OSError):
+            with self._places.opened(LOCKS, make=True):
+                self._must_be_writable()
+        except (StoreUnwritable, StoreRefused, OSError):
             yield LockOutcome.UNAVAILABLE
             return
         with key_lock(self._places.lock(key), timeout_s, mode=self._rule.lock_mode) as outcome:
@@ -227,15 +225,18 @@ class DiskStore:
     def stored_keys(self) -> Iterator[CompileKey]:
         """The keys of the root, in no order."""
         if self._is_readable():
-            for path, _ in self._places.entries():
-                with suppress(ValueError):
-                    yield CompileKey(path.stem)
+            with suppress(StoreRefused, OSError), self._places.opened() as base:
+                for _, name, _ in self._places.entries(base):
+                    with suppress(ValueError):
+                        yield CompileKey(name.removesuffix(SUFFIX))
 
     def remove_temp_of(self, pid: int) -> int:
         """Remove what a process of this host was writing when it died; return how many files."""
         if self.readonly or not self._is_readable():
             return 0
-        return upkeep.remove_temporaries(self._places, f"{_host()}-{pid}-")
+        with suppress(StoreRefused, OSError):
+            return upkeep.remove_temporaries(self._places, f"{_host()}-{pid}-")
+        return 0
 
     def trim(self) -> Trimmed:
         """Bring the store under its size limit, and sweep what the dead left. One process at a time."""
@@ -243,27 +244,35 @@ class DiskStore:
         if not self._is_readable():
             return Trimmed()
         try:
-            self._make_directories(self._places.locks)
+            with self._places.opened(LOCKS, make=True):
+                pass
+            return upkeep.trim(self._places, self.size_max_bytes, self._clock(), self._rule.lock_mode)
+        except StoreRefused as refused:
+            raise StoreUnwritable(DegradedReason.STORE_REFUSED, str(refused)) from refused
         except OSError as error:
             raise StoreUnwritable(DegradedReason.STORE_UNWRITABLE, f"{self.root}: {error.strerror}") from error
-        return upkeep.trim(self._places, self.size_max_bytes, self._clock(), self._rule.lock_mode)
 
     def clear(self) -> int:
         """Remove every artifact and the quarantine; return how many artifacts went."""
         self._must_be_writable()
-        return upkeep.clear(self._places) if self._is_readable() else 0
+        if self._is_readable():
+            with suppress(StoreRefused, OSError):
+                return upkeep.clear(self._places)
+        return 0
 
     def stats(self) -> StoreStats:
         """What lies in the root."""
-        return upkeep.measure(self._places) if self._is_readable() else StoreStats()
+        if self._is_readable():
+            with suppress(StoreRefused, OSError):
+                return upkeep.measure(self._places)
+        return StoreStats()
 
     def verify(self) -> Verified:
         """Read every artifact of the root to its last byte. Bad ones go to quarantine and are counted."""
         good = 0
         bad: list[tuple[str, Miss]] = []
         for key in self.stored_keys():
-            path = self._places.entry(key)
-            found: object = self._load(path, key, self._rule)
+            found: object = self._get_from(self._places, key)
             if isinstance(found, Stored):
                 found = found.bitcode()
             if not isinstance(found, Miss):
@@ -271,7 +280,7 @@ class DiskStore:
             elif found.reason is not MissReason.ABSENT:
                 bad.append((key.hex, found))
                 self.misses[found.reason] += 1
-                self._set_aside(path, key, found)
+                self._set_aside(key, found)
         return Verified(good, tuple(bad))
 
     def __repr__(self) -> str:
@@ -288,11 +297,21 @@ class DiskStore:
             return Miss(MissReason.UNTRUSTED, str(refused))
         except OSError as error:
             return Miss(MissReason.UNREADABLE, f"{self.root}: {error.strerror}")
-        path = self._places.entry(key)
-        found = self._load(path, key, self._rule, None if self.readonly else self._clock())
+        found = self._get_from(self._places, key, None if self.readonly else self._clock())
         if isinstance(found, Miss):
-            self._set_aside(path, key, found)
+            self._set_aside(key, found)
         return found
+
+    def _get_from(self, places: Places, key: CompileKey, touched_at: float | None = None) -> Stored | Miss:
+        try:
+            with places.opened(key.hex[:2]) as shard:
+                return self._load(places, shard, key, touched_at)
+        except FileNotFoundError:
+            return Miss(MissReason.ABSENT)
+        except StoreRefused as refused:
+            return Miss(MissReason.UNTRUSTED, str(refused))
+        except OSError as error:
+            return Miss(MissReason.UNREADABLE, f"{places.entry(key)}: {error.strerror}")
 
     def _look_at_root(self) -> bool:
         """Whether the root exists and is ours to read. Judged once; until it exists, at every call."""
@@ -301,7 +320,7 @@ class DiskStore:
         if self._root_checked:
             return True
         try:
-            self._rule.check_directory(self.root)
+            self._places.check()
         except FileNotFoundError:
             return False
         self._newer = _newer_version(self.root)
@@ -328,26 +347,9 @@ class DiskStore:
         if self._newer is not None:
             raise StoreUnwritable(DegradedReason.STORE_NEWER_FORMAT, f"{self.root} holds {self._newer}")
 
-    def _make_directories(self, *more: Path) -> None:
-        """Make what is missing. Asked at every write, since a user may delete the cache at any time."""
-        if all(path.is_dir() for path in (self._places.temporary, *more)):
-            return
-        self.root.parent.mkdir(parents=True, exist_ok=True)
-        for path in (self.root, self._places.base, self._places.temporary, *more):
-            try:
-                os.mkdir(path, 0o700)
-            except FileExistsError:
-                continue
-            if self._rule.gid is not None:
-                os.chown(path, -1, self._rule.gid)
-            os.chmod(path, self._rule.directory_mode)
-            if path == self._places.base:
-                with suppress(FileExistsError):
-                    self._write(self.root / "README.txt", README.encode())
-
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, name: str, data: bytes, directory: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = os.open(name, flags, 0o600, dir_fd=directory)
         try:
             if self._rule.gid is not None:
                 os.fchown(descriptor, -1, self._rule.gid)
@@ -360,35 +362,76 @@ class DiskStore:
         finally:
             os.close(descriptor)
 
-    def _set_aside(self, path: Path, key: CompileKey, miss: Miss) -> None:
+    def _set_aside(self, key: CompileKey, miss: Miss) -> None:
         if self.readonly or miss.reason not in DAMAGED:
             return
         # Another process may have put a good file here meanwhile: what is moved must still be bad.
-        again = self._load(path, key, self._rule)
-        bad = again.bitcode() if isinstance(again, Stored) else again
-        if isinstance(bad, Miss) and bad.reason in DAMAGED:
-            with suppress(OSError):
-                self._make_directories(self._places.quarantine)
-                upkeep.quarantine(self._places, path, bad.reason)
+        with suppress(StoreRefused, OSError), self._places.opened(key.hex[:2]) as shard:
+            again = self._load(self._places, shard, key)
+            bad = again.bitcode() if isinstance(again, Stored) else again
+            if isinstance(bad, Miss) and bad.reason in DAMAGED:
+                upkeep.quarantine(self._places, shard, key, bad.reason)
 
-    def _load(self, path: Path, key: CompileKey, rule: Rule, touched_at: float | None = None) -> Stored | Miss:
-        """Open, judge and read one file; set its access time if `touched_at` is an hour later."""
-        descriptor = rule.open_file(path)
+    def _load(self, places: Places, shard: int, key: CompileKey, touched_at: float | None = None) -> Stored | Miss:
+        """Open, judge and read one file; set its access time if `touched_at` is an hour away from it."""
+        descriptor = places.rule.open_file(file_name(key), shard)
         if isinstance(descriptor, Miss):
             return descriptor
-        source = DescriptorSource(descriptor)
+        try:
+            source = DescriptorSource(descriptor)
+        except OSError as error:
+            close(descriptor)
+            return Miss(MissReason.UNREADABLE, f"{file_name(key)}: {error.strerror}")
         found = read(source, key, self._signing_key)
         if touched_at is not None and isinstance(found, Stored):
             with suppress(OSError):  # a file of another member of the group
                 status = os.fstat(descriptor)
-                if touched_at - status.st_atime >= TOUCH_S:
+                if abs(touched_at - status.st_atime) >= TOUCH_S:
                     os.utime(descriptor, ns=(int(touched_at * 1e9), status.st_mtime_ns))
         if isinstance(found, Miss) or not found.holds(source):
             source.close()
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a DiskStore is opened with, as plain values: they travel to a worker, and the signing key does not."""
+
+    root: Path
+    lower: tuple[Path, ...] = ()
+    size_max_bytes: int = SIZE_MAX_BYTES
+    readonly: bool = False
+    group: str | None = None
+    signing_key_file: Path | None = None
+
+    def open(self) -> DiskStore:
+        """The store. Raises as DiskStore does."""
+        return DiskStore(
+            self.root,
+            lower=self.lower,
+            size_max_bytes=self.size_max_bytes,
+            readonly=self.readonly,
+            group=self.group,
+            signing_key_file=self.signing_key_file,
+        )
+
+
 LOWER_RULE: Final = Rule(private=False)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # before Python 3.13: a symbolic link that leads to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+
+
+def _lies_in(stores: Iterable[Places], key: CompileKey) -> bool:
+    for places in stores:
+        with suppress(StoreRefused, OSError), places.opened(key.hex[:2]) as shard:
+            os.stat(file_name(key), dir_fd=shard, follow_symlinks=False)
+            return True
+    return False
 
 
 def _newer_version(root: Path) -> str | None:
@@ -403,7 +446,8 @@ def _newer_version(root: Path) -> str | None:
 
 def _warn_of_newer(root: Path, name: str) -> None:
     text = f"{root} was written by a newer farm ({name}): it counts as empty"
-    warnings.warn(text, StoreVersionWarning, stacklevel=4)
+    with suppress(Warning):  # made an error by the program: it counts as empty all the same
+        warnings.warn(text, StoreVersionWarning, stacklevel=4)
 
 
 def _gid(root: Path, group: str | None) -> int | None:
@@ -422,8 +466,8 @@ def _host() -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in socket.gethostname())[:64]
 
 
-def _fsync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _fsync_directory(directory: int) -> None:
+    descriptor = os.open(".", LIST, dir_fd=directory)
     try:
         os.fsync(descriptor)
     finally:

@@ -2,11 +2,11 @@
 
 - The writable store: owned by this user, 0700. With a group: of that group, and closed to all others.
 - A store that is only read: owned by this user or root, not writable by group or others.
-- A file: opened without following a symbolic link, then looked at through the descriptor, so that what was
-  judged is what is read. The same owners and the same bits as for a store that is only read.
+- A file: the same owners and the same bits as for a store that is only read.
 
-A path's parents are not judged. Whoever can rename them can put another directory in our place, but
-cannot make files that belong to us.
+Directories and files are opened without following a symbolic link, then looked at through the descriptor, so that
+what was judged is what is used (`places`). A path's parents are not judged. Whoever can rename them can put another
+directory in our place, but cannot make one that belongs to us.
 """
 
 import errno
@@ -15,10 +15,14 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from farm.errors import StoreRefused
 from farm.reasons import MissReason
-from farm.store.artifact import Miss
+from farm.store.artifact import Miss, close
+
+FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""O_NONBLOCK: opening a named pipe must not wait for its writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,8 @@ class Rule:
         """Permissions of a new lock file, which all members must be able to open for writing."""
         return 0o600 if self.gid is None else 0o660
 
-    def check_directory(self, path: Path) -> None:
-        """Raise StoreRefused if `path` is not to be trusted, FileNotFoundError if it does not exist."""
-        status = os.lstat(path)
-        if not stat.S_ISDIR(status.st_mode):
-            raise StoreRefused(str(path), "it is not a directory", "move it away or set another directory")
+    def judge(self, path: Path, status: os.stat_result) -> None:
+        """Raise StoreRefused if a directory is not to be trusted. `status` is that of its descriptor."""
         mode = stat.S_IMODE(status.st_mode)
         if not self._owner_is_fine(status, self.private):
             remedy = _remedy(path, f"chown {os.getuid()} {path}")
@@ -69,22 +70,25 @@ class Rule:
             remedy = _remedy(path, f"chmod go-w {path}")
             raise StoreRefused(str(path), f"its mode is {mode:04o}: others can write to it", remedy)
 
-    def open_file(self, path: Path) -> int | Miss:
-        """An open descriptor of a file that is trusted, or why there is none."""
+    def open_file(self, name: str, directory: int) -> int | Miss:
+        """An open descriptor of a file that is trusted, in an opened directory, or why there is none."""
         try:
-            # O_NONBLOCK: opening a named pipe must not wait for its writer.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(name, FILE, dir_fd=directory)
         except FileNotFoundError:
             return Miss(MissReason.ABSENT)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return Miss(MissReason.UNTRUSTED, f"{path} is a symbolic link")
-            return Miss(MissReason.UNREADABLE, f"{path}: {error.strerror}")
-        problem = self._problem_of_file(os.fstat(descriptor))
+                return Miss(MissReason.UNTRUSTED, f"{name} is a symbolic link")
+            return Miss(MissReason.UNREADABLE, f"{name}: {error.strerror}")
+        try:
+            problem = self._problem_of_file(os.fstat(descriptor))
+        except OSError as error:  # a file server that has let the file go: ESTALE
+            close(descriptor)
+            return Miss(MissReason.UNREADABLE, f"{name}: {error.strerror}")
         if problem is None:
             return descriptor
-        os.close(descriptor)
-        return Miss(MissReason.UNTRUSTED, f"{path} {problem}")
+        close(descriptor)
+        return Miss(MissReason.UNTRUSTED, f"{name} {problem}")
 
     def _problem_of_file(self, status: os.stat_result) -> str | None:
         if not stat.S_ISREG(status.st_mode):

@@ -1,24 +1,34 @@
 """The store's housekeeping: measuring, trimming, sweeping, quarantine.
 
-Guarantees: a file that disappears under these functions is no error, as other processes keep house too.
+Guarantees: a file that disappears under these functions is no error, as other processes keep house too. What is
+removed lies in the store: no symbolic link is followed on the way to it. That the store has gone, or is not ours any
+more, is raised: an OSError or a StoreRefused.
 They scan the whole directory, so they are work for an idle worker and not for the front.
 """
 
 import os
 import secrets
-import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from farm.job.key import CompileKey
 from farm.reasons import MissReason
 from farm.store.artifact import Miss
 from farm.store.lock import LockOutcome, key_lock
+from farm.store.places import (
+    LOCKS,
+    QUARANTINE,
+    SUFFIX,
+    TEMPORARY,
+    Places,
+    file_name,
+    files_in,
+    names_in,
+    remove,
+    walk,
+)
 
-SUFFIX: Final = ".farm"
 TRIM_TO: Final = 0.9
 YOUNG_S: Final = 60.0
 """Younger entries stay: their front may not have loaded them yet."""
@@ -61,36 +71,16 @@ class Verified:
     bad: tuple[tuple[str, Miss], ...]
 
 
-class Places:
-    """The names inside one store."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.temporary = base / "tmp"
-        self.quarantine = base / "quarantine"
-        self.locks = base / "locks"
-
-    def entry(self, key: CompileKey) -> Path:
-        return self.base / key.hex[:2] / f"{key.hex}{SUFFIX}"
-
-    def lock(self, key: CompileKey) -> Path:
-        return self.locks / f"{key.hex}.lock"
-
-    def entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every artifact file with its status."""
-        for directory in _names(self.base):
-            if len(directory) == 2:
-                yield from _files(self.base / directory, SUFFIX)
-
-
 def measure(places: Places) -> StoreStats:
     """Count the files and their bytes, and look when they were used."""
-    found = [status for _, status in places.entries()]
-    uses = [_used_at(status) for status in found]
+    with places.opened() as base:
+        found = [status for _, _, status in places.entries(base)]
+        quarantined = _count(base, QUARANTINE)
+    uses = [max(status.st_atime, status.st_mtime) for status in found]
     return StoreStats(
         entries=len(found),
         bytes=sum(status.st_size for status in found),
-        quarantined=sum(1 for _ in _files(places.quarantine)),
+        quarantined=quarantined,
         oldest_use=min(uses, default=None),
         newest_use=max(uses, default=None),
     )
@@ -98,93 +88,99 @@ def measure(places: Places) -> StoreStats:
 
 def clear(places: Places) -> int:
     """Remove artifacts and quarantine, but not what others are writing or holding."""
-    removed = sum(_unlink(path) for path, _ in places.entries())
-    for path, _ in _files(places.quarantine):
-        _unlink(path)
+    with places.opened() as base:
+        removed = sum(_remove_entry(base, directory, name) for directory, name, _ in list(places.entries(base)))
+        with suppress(OSError), walk(base, QUARANTINE) as aside:
+            for name, _ in files_in(aside):
+                remove(aside, name)
     return removed
 
 
 def remove_temporaries(places: Places, prefix: str) -> int:
     """Remove the temporary files whose names begin so."""
-    return sum(_unlink(places.temporary / name) for name in _names(places.temporary) if name.startswith(prefix))
+    with places.opened(TEMPORARY) as temporary:
+        return sum(remove(temporary, name) for name in names_in(temporary) if name.startswith(prefix))
 
 
 def trim(places: Places, size_max_bytes: int, now: float, lock_mode: int) -> Trimmed:
     """Remove the least recently used artifacts, if they are over the limit, down to 90 % of it."""
-    with key_lock(places.locks / "trim.lock", 0, mode=lock_mode) as outcome:
+    with key_lock(places.base / LOCKS / "trim.lock", 0, mode=lock_mode) as outcome:
         if outcome is not LockOutcome.ACQUIRED:
             return Trimmed(outcome)
-        entries, freed = _evict(places, size_max_bytes, now)
-        temporaries = sum(_unlink(path) for path, status in _files(places.temporary) if now - status.st_mtime > STALE_S)
-        return Trimmed(outcome, entries, freed, temporaries, _sweep_locks(places, now))
+        with places.opened() as base:
+            entries, freed = _evict(places, base, size_max_bytes, now)
+            temporaries = 0
+            with suppress(OSError), walk(base, TEMPORARY) as directory:
+                for name, status in files_in(directory):
+                    temporaries += _is_stale(status, now) and remove(directory, name)
+            return Trimmed(outcome, entries, freed, temporaries, _sweep_locks(places, base, now))
 
 
-def quarantine(places: Places, path: Path, reason: MissReason) -> None:
-    """Move a bad file aside under a name that says why, and forget the oldest over the bound."""
-    name = f"{path.stem}-{reason.name.lower()}-{secrets.token_hex(4)}{SUFFIX}"
-    os.rename(path, places.quarantine / name)
-    # By change time, which the renaming sets: the modification time is that of the writing.
-    files = sorted(_files(places.quarantine), key=lambda file: file[1].st_ctime_ns, reverse=True)
-    total = 0
-    for count, (file, status) in enumerate(files, start=1):
-        total += status.st_size
-        if count > QUARANTINE_MAX_FILES or total > QUARANTINE_MAX_BYTES:
-            _unlink(file)
+def quarantine(places: Places, shard: int, key: CompileKey, reason: MissReason) -> None:
+    """Move a bad file aside under a name that says why, and forget the oldest over the bound. May raise OSError."""
+    aside = f"{key.hex}-{reason.name.lower()}-{secrets.token_hex(4)}{SUFFIX}"
+    with places.opened(QUARANTINE, make=True) as directory:
+        os.rename(file_name(key), aside, src_dir_fd=shard, dst_dir_fd=directory)
+        # By change time, which the renaming sets: the modification time is that of the writing.
+        files = sorted(files_in(directory), key=lambda file: file[1].st_ctime_ns, reverse=True)
+        total = 0
+        for count, (name, status) in enumerate(files, start=1):
+            total += status.st_size
+            if count > QUARANTINE_MAX_FILES or total > QUARANTINE_MAX_BYTES:
+                remove(directory, name)
 
 
-def _evict(places: Places, size_max_bytes: int, now: float) -> tuple[int, int]:
-    found = list(places.entries())
-    total = sum(status.st_size for _, status in found)
+def _evict(places: Places, base: int, size_max_bytes: int, now: float) -> tuple[int, int]:
+    found = list(places.entries(base))
+    total = sum(status.st_size for _, _, status in found)
     if total <= size_max_bytes:
         return 0, 0
     entries = freed = 0
-    for path, status in sorted(found, key=lambda file: _used_at(file[1])):
+    for directory, name, status in sorted(found, key=lambda file: _used_at(file[2], now)):
         if total - freed <= size_max_bytes * TRIM_TO:
             break
-        # A file from the far future, after the clock was set back, must not stay for ever.
-        if abs(now - status.st_mtime) >= YOUNG_S and _unlink(path):
+        if abs(now - status.st_mtime) >= YOUNG_S and _remove_entry(base, directory, name):
             entries += 1
             freed += status.st_size
     return entries, freed
 
 
-def _used_at(status: os.stat_result) -> float:
-    return max(status.st_atime, status.st_mtime)
+def _used_at(status: os.stat_result, now: float) -> float:
+    """When a file was used last. A time that has not come yet says nothing: the clock was set back since, and what it
+    marks would otherwise count as the newest until that time comes, while all that is new is removed."""
+    return max((at for at in (status.st_atime, status.st_mtime) if at <= now + YOUNG_S), default=0.0)
 
 
-def _sweep_locks(places: Places, now: float) -> int:
+def _is_stale(status: os.stat_result, now: float) -> bool:
+    # In either direction, for the same reason.
+    return abs(now - status.st_mtime) > STALE_S
+
+
+def _sweep_locks(places: Places, base: int, now: float) -> int:
     removed = 0
-    for path, status in _files(places.locks, ".lock"):
-        if path.name == "trim.lock" or now - status.st_mtime <= STALE_S:
-            continue
-        # Held while it goes. One that opened it before and locks it after holds a lock that nobody else
-        # sees; this costs a compile done twice, as the lock only saves work.
-        with key_lock(path, 0) as outcome:
-            if outcome is LockOutcome.ACQUIRED:
-                removed += _unlink(path)
+    with suppress(OSError), walk(base, LOCKS) as directory:
+        for name, status in files_in(directory, ".lock"):
+            if name == "trim.lock" or not _is_stale(status, now):
+                continue
+            # Held while it goes. One that opened it before and locks it after holds a lock that nobody else
+            # sees; this costs a compile done twice, as the lock only saves work.
+            with key_lock(places.base / LOCKS / name, 0) as outcome:
+                if outcome is LockOutcome.ACQUIRED:
+                    removed += remove(directory, name)
     return removed
 
 
-def _names(directory: Path) -> list[str]:
+def _count(base: int, name: str) -> int:
     try:
-        return os.listdir(directory)
+        with walk(base, name) as directory:
+            return sum(1 for _ in files_in(directory))
     except OSError:
-        return []
+        return 0
 
 
-def _files(directory: Path, suffix: str = "") -> Iterator[tuple[Path, os.stat_result]]:
-    for name in _names(directory):
-        if name.endswith(suffix):
-            path = directory / name
-            with suppress(OSError):
-                status = os.lstat(path)
-                if stat.S_ISREG(status.st_mode):
-                    yield path, status
-
-
-def _unlink(path: Path) -> bool:
+def _remove_entry(base: int, directory: str, name: str) -> bool:
     try:
-        path.unlink()
+        with walk(base, directory) as shard:
+            return remove(shard, name)
     except OSError:
         return False
-    return True

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+import disk
 import files
 import races
 import searches
 import soak
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **searches.ATTACKS, **soak.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **disk.ATTACKS, **searches.ATTACKS, **soak.ATTACKS}
 """By what is tried."""

@@ -84,9 +84,14 @@ class Outcome:
 
 
 class Child:
-    """A Python process in a package directory; give it a `work(index)` in `user.py`."""
+    """A Python process in a package directory; give it a `work(index)` in `user.py`.
 
-    def __init__(self, subject: Subject, package: Path, cache: Path, index: int = 0) -> None:
+    `before` runs the command given after it: in a file system of its own, perhaps.
+    """
+
+    def __init__(
+        self, subject: Subject, package: Path, cache: Path, index: int = 0, before: Sequence[str] = ()
+    ) -> None:
         self._mark = secrets.token_hex(8)
         code = (
             "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1)\n"
@@ -96,7 +101,7 @@ class Child:
             "print(json.dumps([results, compiled]), flush=True)\n"
         )
         self.process: Final = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [*before, sys.executable, "-c", code],
             cwd=package,
             env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", **subject.environment(cache), MARK: self._mark},
             stdin=subprocess.PIPE,

@@ -30,6 +30,14 @@ def test_an_attack_sees_what_is_wrong(tmp_path: Path) -> None:
     assert outcome == Outcome(tries=2, wrong=1)
 
 
+def test_an_attack_sees_what_damage_does(tmp_path: Path) -> None:
+    """numba's own cache raises what a file that is cut off makes of it."""
+    outcome = ATTACKS["a file is cut at all lengths and flipped at many places, and called"].run(
+        Subject.NUMBA, tmp_path, 20
+    )
+    assert outcome.tries == 20 and outcome.raised >= 5, outcome
+
+
 LEAVES_A_PROCESS = """
 import subprocess, sys
 

@@ -1,7 +1,9 @@
 """A farm with a signing key: what it loads, what it does not, and where the key does not come out."""
 
 import logging
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -12,7 +14,7 @@ from farm.errors import Degraded, FarmWarning
 from farm.front.supply import Supply
 from farm.pool.pool import Pool
 from farm.reasons import DegradedReason, MissReason
-from farm.store.artifact import Stored
+from farm.store.artifact import Artifact, Stored
 from farm.store.disk import DiskStore
 
 SECRET = b"a-key-that-nobody-should-ever-meet"
@@ -167,3 +169,37 @@ def test_the_key_is_in_no_file_no_message_no_log_and_no_repr(
     for form in (SECRET, SECRET.hex().encode()):
         assert not [one for one in written if form in one]
     assert all(key_file.name.encode() in payload for payload in payloads), "the path travels instead"
+
+
+UNPICKLED: list[str] = []
+
+
+class Evil:
+    """Unpickling it runs code."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return run_by_unpickling, ("evil",)
+
+
+def run_by_unpickling(what: str) -> None:
+    UNPICKLED.append(what)
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["with a key", "without"])
+def test_what_is_unpickled_was_signed(cache: Path, key_file: Path, signed: bool) -> None:
+    """Whoever can write into the store can make digests fit: an environment runs what it likes when it is read."""
+    settings = {"signing_key_file": key_file} if signed else {}
+    run_once(cache, **settings)
+    store = DiskStore(cache)
+    for key in list(store.stored_keys()):
+        stored = store.get(key)
+        assert isinstance(stored, Stored)
+        artifact = stored.artifact()
+        assert isinstance(artifact, Artifact)
+        store.put(replace(artifact, environment=pickle.dumps(Evil())))
+    UNPICKLED.clear()
+    stats = run_once(cache, **settings)
+    assert bool(UNPICKLED) is not signed
+    # Without a key it is loaded, as whoever writes into the store is us, and costs a local compile.
+    assert (stats.compiled, stats.local, stats.failed) == ((1, 0, 0) if signed else (0, 1, 0))
+    assert bool(stats.misses.get(MissReason.UNSIGNED)) is signed

@@ -10,13 +10,14 @@ import warnings
 from pathlib import Path
 
 from farm.pool import task
+from farm.pool.patience import LOCK_PATIENCE_S, LockPatience
 from farm.port import warm
 from farm.port.target import foundation, settings
 
 
-def main(jobs: str, answers: str, patience_s: float = task.LOCK_PATIENCE_S) -> None:
+def main(jobs: str, answers: str, patience_s: float = LOCK_PATIENCE_S) -> None:
     warnings.simplefilter("error")
-    task.LOCK_PATIENCE_S = patience_s  # type: ignore[misc]
+    task.lock_patience = LockPatience(patience_s)
     warm.warm(json.dumps(foundation(settings())))
     done = [task.perform(payload, "a job") for payload in pickle.loads(Path(jobs).read_bytes())]
     Path(answers).write_bytes(pickle.dumps(done))

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from farm.job.key import CompileKey
 from farm.pool import patience
-from farm.pool.patience import START_MAX_S, Patience, processor_s
+from farm.pool.patience import START_MAX_S, LockPatience, Patience, processor_s
 
 
 @pytest.fixture
@@ -49,3 +50,34 @@ def test_the_processor_time_is_that_of_the_process() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert processor_s(gone.pid) == 0.0
+
+
+ONE, TWO, THREE = (CompileKey.from_parts({"name": name}) for name in (b"one", b"two", b"three"))
+
+
+def test_a_key_that_is_taken_is_waited_for_from_the_first_time_it_was_found_taken() -> None:
+    locks = LockPatience(30.0, 2.0)
+    assert [locks.has_ended(ONE, now) for now in (100.0, 129.9, 130.0)] == [False, False, True]
+    assert not locks.has_ended(TWO, 130.0)
+
+
+def test_after_a_wait_in_vain_the_next_keys_are_given_less_time() -> None:
+    """A stopped process may hold all of them, and a program that calls one function after the other meets each."""
+    locks = LockPatience(30.0, 2.0)
+    assert [locks.has_ended(ONE, now) for now in (0.0, 30.0)] == [False, True]
+    assert [locks.has_ended(TWO, now) for now in (30.0, 31.9, 32.0)] == [False, False, True]
+    assert [locks.has_ended(ONE, now) for now in (40.0, 42.0)] == [False, True]
+
+
+def test_a_key_that_comes_after_a_wait_restores_the_patience_and_a_free_one_does_not() -> None:
+    locks = LockPatience(30.0, 2.0)
+    assert [locks.has_ended(ONE, now) for now in (0.0, 30.0)] == [False, True]
+    locks.came(THREE)  # nobody held it: that says nothing of who holds others
+    assert [locks.has_ended(TWO, now) for now in (30.0, 31.0)] == [False, False]
+    locks.came(TWO)
+    assert [locks.has_ended(THREE, now) for now in (40.0, 69.9, 70.0)] == [False, False, True]
+
+
+def test_no_patience_is_none_for_the_next_keys_either() -> None:
+    locks = LockPatience(0.0, 2.0)
+    assert locks.has_ended(ONE, 0.0) and locks.has_ended(TWO, 0.0)

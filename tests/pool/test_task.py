@@ -22,7 +22,7 @@ from farm.job.messages import Built, Busy, Differs, Failed, Nested, Origin, Reje
 from farm.pool.task import Order, TrimOrder
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Artifact, Stored, encode
-from farm.store.disk import DiskStore
+from farm.store.disk import DiskStore, StoreSettings
 from farm.store.lock import LockOutcome
 
 HERE = Path(__file__).parent
@@ -53,7 +53,10 @@ class Workers:
     def order(self, job: object, **changes: object) -> object:
         if isinstance(job, str):
             job = self.functor(job)
-        return Order(job, self.cache, False, **changes) if isinstance(job, CompileFunctor) else job  # type: ignore[arg-type]
+        if not isinstance(job, CompileFunctor):
+            return job
+        verify = bool(changes.pop("verify", False))
+        return Order(job, StoreSettings(self.cache, **changes), verify=verify)  # type: ignore[arg-type]
 
     def call(self, *calls: tuple[str, tuple[object, ...]]) -> list[str]:
         """What calls in a fresh front give, all artifacts loaded before the first call."""
@@ -311,8 +314,8 @@ def test_a_readonly_store_gives_callees_and_gets_nothing(workers: Workers) -> No
     workers.perform("divide")
     before = workers.stored()
     answer, other = workers.perform(
-        Order(workers.functor("divide_plus_one"), workers.cache, readonly=True),
-        Order(workers.functor("careless"), workers.cache, readonly=True),
+        workers.order("divide_plus_one", readonly=True),
+        workers.order("careless", readonly=True),
     )
     assert origins(answer) == {"divide": Origin.STORE}
     assert origins(other) == {"divide": Origin.COMPILED}
@@ -431,7 +434,10 @@ def test_a_trim_is_a_job(workers: Workers) -> None:
     workers.perform("divide_plus_one")
     for path in workers.cache.rglob("v1/??/*.farm"):
         os.utime(path, (1e9, 1e9))
-    (answer, nothing) = workers.perform(TrimOrder(workers.cache, 1), TrimOrder(workers.cache, 1))
+    (answer, nothing) = workers.perform(
+        TrimOrder(StoreSettings(workers.cache, size_max_bytes=1)),
+        TrimOrder(StoreSettings(workers.cache, size_max_bytes=1)),
+    )
     assert isinstance(answer, StoreTrimmed)
     assert answer.entries_removed == 2
     assert answer.bytes_removed > 2000
@@ -442,6 +448,6 @@ def test_a_trim_is_a_job(workers: Workers) -> None:
 def test_a_trim_of_a_refused_store_says_so(workers: Workers) -> None:
     workers.cache.mkdir(mode=0o755)
     workers.cache.chmod(0o755)
-    (answer,) = workers.perform(TrimOrder(workers.cache, 1))
+    (answer,) = workers.perform(TrimOrder(StoreSettings(workers.cache, size_max_bytes=1)))
     assert isinstance(answer, StoreTrimmed)
     assert [reason for reason, _ in answer.degraded] == [DegradedReason.STORE_REFUSED]

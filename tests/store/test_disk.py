@@ -158,21 +158,16 @@ def test_a_file_cut_at_every_length_is_a_miss_and_the_next_put_heals_it(root: Pa
 
 
 def test_a_flip_of_every_byte_of_a_file_is_a_miss(root: Path, make: Make) -> None:
+    """Of the bitcode too, which is used when a caller is compiled, where it is too late to compile this one again."""
     store = DiskStore(root)
     data = encode(make())
-    in_bitcode = 0
     for position in range(len(data)):
         damaged = bytearray(data)
         damaged[position] ^= 0x10
         publish(root, make(), bytes(damaged))
-        found = store.get(make().key)
-        if isinstance(found, Stored):  # all but the bitcode is good
-            missed = found.bitcode()
-            assert isinstance(missed, Miss), position
-            store.note(make().key, missed)
-            in_bitcode += 1
+        assert isinstance(store.get(make().key), Miss), position
         assert not path_of(root, make().key).exists(), position
-    assert in_bitcode == len(make().bitcode) and sum(store.misses.values()) == len(data) > 300
+    assert sum(store.misses.values()) == len(data) > 300
 
 
 def test_a_good_file_that_could_not_be_loaded_stays(root: Path, make: Make) -> None:

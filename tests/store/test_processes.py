@@ -28,7 +28,7 @@ def make(name, code):
 
 # Stands still between the last written byte and the renaming.
 STOP_BEFORE_RENAME = """
-def gate(source, target):
+def gate(source, target, **where):
     print("written", flush=True)
     sys.stdin.readline()
 os.replace = gate

@@ -80,6 +80,40 @@ def test_entries_from_the_far_future_do_not_stay_for_ever(root: Path, make: Make
     assert DiskStore(root, size_max_bytes=0, clock=lambda: NOW).trim().entries_removed == 10
 
 
+def test_after_the_clock_was_set_back_what_is_from_the_future_goes_first_and_not_what_is_new(
+    root: Path, make: Make
+) -> None:
+    """It would count as the newest until that time comes, a year perhaps, in which nothing new could stay."""
+    size = fill(root, make)
+    store = DiskStore(root, size_max_bytes=8 * size, clock=lambda: NOW)
+    for name in NAMES[:3]:
+        os.utime(path_of(root, make(name).key), (NOW + 1e7, NOW + 1e7))
+    assert store.trim().entries_removed == 3 and kept(store, make) == NAMES[3:]
+
+
+def test_what_is_from_the_future_and_was_read_since_has_the_time_of_its_reading(root: Path, make: Make) -> None:
+    size = fill(root, make)
+    store = DiskStore(root, size_max_bytes=8 * size, clock=lambda: NOW)
+    for name in NAMES[:4]:
+        os.utime(path_of(root, make(name).key), (NOW + 1e7, NOW + 1e7))
+    assert isinstance(store.get(make("f0").key), Stored)
+    assert path_of(root, make("f0").key).stat().st_atime == NOW
+    assert store.trim().entries_removed == 3 and kept(store, make) == ["f0", *NAMES[4:]]
+
+
+def test_what_the_dead_left_in_the_future_is_swept_too(root: Path, make: Make) -> None:
+    store = DiskStore(root, clock=lambda: NOW)
+    with store.lock(make("old").key, 0):
+        pass
+    store.put(make())
+    stale = root / "v1" / "tmp" / "host-1-aa"
+    stale.touch()
+    for path in (stale, root / "v1" / "locks" / f"{make('old').key.hex}.lock"):
+        os.utime(path, (NOW + 3601, NOW + 3601))
+    done = store.trim()
+    assert (done.temporaries_removed, done.locks_removed) == (1, 1)
+
+
 def test_one_trimmer_at_a_time(root: Path, make: Make) -> None:
     fill(root, make)
     store = DiskStore(root, size_max_bytes=0, clock=lambda: NOW)
