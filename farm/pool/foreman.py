@@ -143,7 +143,7 @@ class Foreman:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             self._signal(worker_id, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            _, status = os.waitpid(pid, 0)  # at once: it was seen dead
             del self.pids[worker_id]
             code = os.waitstatus_to_exitcode(status)
             self._send(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
@@ -160,4 +160,5 @@ class Foreman:
             os._exit(0)
 
     def _send(self, message: Message) -> None:
+        # No bound: a front that does not read has no orders either, and a few bytes a worker fit into the socket.
         self.control.sendall(encode(message))

@@ -308,7 +308,7 @@ class Loop:
             return
         answers = tuple(
             on.Answered(worker_id, message.job_id, message.attempt, message.answer)
-            for message in (*messages, *worker.channel.read())
+            for message in (*messages, *worker.channel.drain())
             if isinstance(message, Answer)
         )
         worker.output.read()
@@ -411,7 +411,7 @@ class Loop:
 
     def _lose_foreman(self, detail: str) -> None:
         for worker in list(self._workers.values()):
-            for message in worker.channel.read():
+            for message in worker.channel.drain():
                 self._take(worker, message)
         if self._starter is not None and self._starter.output is not None:
             self._starter.output.read()

@@ -2,8 +2,9 @@
 
 A thread owns reading. It hands jobs to the main thread through a queue and ends the process at end of
 file, in the middle of a compile if need be: the front is gone, nobody wants the answer. Only the main
-thread writes. Against a dead parent the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a
-worker that is stopped or that holds the GIL inside a C call.
+thread writes. Both wait for the front without a bound: a worker has nothing else to do. Against a dead
+parent the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a worker that is stopped or that
+holds the GIL inside a C call.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from farm.job.messages import Answer, Compile, Decoder, Forked, Rejected, WorkerAnswer, encode
+from farm.errors import told
+from farm.job.messages import Answer, BadMessage, Compile, Decoder, Forked, Rejected, WorkerAnswer, encode
 from farm.pool import launch
 from farm.reasons import RefusalReason
 
@@ -58,7 +60,7 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         try:
-            sock.sendall(encode(Answer(job.job_id, job.attempt, answer)))
+            sock.sendall(_framed(job, answer))
         except OSError:
             os._exit(0)
 
@@ -94,12 +96,23 @@ def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
                 jobs.put(message)
 
 
+def _framed(job: Compile, answer: WorkerAnswer) -> bytes:
+    """The answer for the wire; where it cannot be sent, that is the answer."""
+    try:
+        return encode(Answer(job.job_id, job.attempt, answer))
+    except BadMessage as error:
+        answer = Rejected(RefusalReason.TOO_LARGE, f"{type(answer).__name__}: {error}")
+    except Exception as error:  # what a compile gives holds objects of the user
+        answer = Rejected(RefusalReason.NOT_SERIALISABLE, f"{type(answer).__name__}: {told(error)}")
+    return encode(Answer(job.job_id, job.attempt, answer))
+
+
 def _perform(task: str, job: Compile) -> WorkerAnswer:
     # BaseException: a SystemExit from an imported module is that module's failure, not the worker's end.
     try:
         answer = resolve(task)(job.payload, job.label)
     except BaseException as error:
-        return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
+        return Rejected(RefusalReason.RESTORE_FAILED, told(error))
     if not isinstance(answer, WorkerAnswer):
         return Rejected(RefusalReason.RESTORE_FAILED, f"{task} gave {type(answer).__name__}")
     return answer
