@@ -276,7 +276,7 @@ class Loop:
         if not worker.channel.at_end:
             for message in messages:
                 self._take(worker, message)
-        elif messages or worker.job is None:
+        elif messages or worker.job is None or worker.channel.broken:
             self._end_worker(worker, messages)
         elif worker.ended_at is None:
             worker.ended_at = time.monotonic()

@@ -64,6 +64,8 @@ class Channel:
         sock.setblocking(False)
         self.sock = sock
         self.at_end = False
+        self.broken = False
+        """Whether the end is one by what came: the other side may live on."""
         self._decoder = Decoder()
         self._out: deque[tuple[memoryview, tuple[int, ...]]] = deque()
 
@@ -119,7 +121,7 @@ class Channel:
             try:
                 messages += self._decoder.feed(data)
             except BadMessage:
-                self.at_end = True
+                self.at_end = self.broken = True
         return messages
 
     def close(self) -> None:
