@@ -239,7 +239,8 @@ def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAns
         except NotShippable as refusal:
             return Rejected(refusal.reason, refusal.detail)
         except Exception as error:  # numba's, or an extension's: the caller gets it as it is
-            if rebuilt.with_extensions:
+            # What there was not memory for here must not be tried in the process that calls.
+            if rebuilt.with_extensions and not isinstance(error, MemoryError):
                 return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, told(error))
             return _failed(error, caught)
     seconds = time.perf_counter() - started

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+import deaths
 import files
 import races
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **deaths.ATTACKS}
 """By what is tried."""

@@ -9,8 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from attacks import ATTACKS
 from children import Child, Outcome, Subject, together, write_package
+from deaths import PLAIN, bad_compile
 
-BY_ONE = ["a callee in another file is edited", "every stored file is cut off", "the writer is killed after an edit"]
+BY_ONE = [
+    "a callee in another file is edited",
+    "every stored file is cut off",
+    "the writer is killed after an edit",
+    "a compile never ends",
+]
 
 
 AT_ONCE = ["one function, 8 types, 8 processes at once", "8 closures of one factory, 8 processes at once"]
@@ -27,6 +33,18 @@ def test_an_attack_sees_what_is_wrong(tmp_path: Path) -> None:
     """numba's own cache serves the machine code of a callee that was edited since."""
     outcome = ATTACKS["a callee in another file is edited"].run(Subject.NUMBA, tmp_path, 2)
     assert outcome == Outcome(tries=2, wrong=1)
+
+
+def test_an_attack_sees_a_process_that_ends(tmp_path: Path) -> None:
+    """numba compiles in the process that calls."""
+    outcome = bad_compile(("segfault()", PLAIN)).run(Subject.NUMBA, tmp_path, 1)
+    assert outcome == Outcome(tries=10, killed=1)
+
+
+def test_who_does_not_end_in_time_is_stuck(tmp_path: Path) -> None:
+    write_package(tmp_path, Subject.PLAIN, {"user.py": "import signal\n\ndef work(index):\n    signal.pause()\n"})
+    child = Child(Subject.PLAIN, tmp_path, tmp_path / "cache", bound_s=0.5)
+    assert together([child], [[1]]) == Outcome(tries=1, stuck=1)
 
 
 LEAVES_A_PROCESS = """

@@ -149,6 +149,10 @@ def raise_an_error():
     raise ValueError("an error of the extension")
 
 
+def find_no_memory():
+    raise MemoryError("no room for this function")
+
+
 def raise_a_long_story():
     raise ValueError("and then " * (8 << 20))
 

@@ -144,6 +144,9 @@ ROWS: Final = {
     "it computes for ever": late(deeds.compute_for_ever),
     "it holds the interpreter": late(deeds.hold_the_interpreter),
     "it writes for ever": late(deeds.write_for_ever),
+    "there is no memory": deed(
+        deeds.find_no_memory, raises=MemoryError, says=("no room for this function",), counted={"failed": 1}
+    ),
     "it eats memory": deed(
         deeds.eat_memory,
         500,
