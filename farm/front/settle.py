@@ -228,6 +228,7 @@ class Settler:
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
 
+        Waits for the compiler lock as long as a compile by numba itself would: for whoever compiles here.
         Not yet, if the answer names an artifact that is not there: then there will be another answer.
         """
         answer = self._prepare(pending)
@@ -442,7 +443,7 @@ class Settler:
         return None
 
     def _install_arrivals(self) -> None:
-        while (pending := self._arrived.get()) is not None:
+        while (pending := self._arrived.get()) is not None:  # no bound: a daemon, and `close` sends the None
             try:
                 self.settle(pending)
             except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed

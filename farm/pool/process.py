@@ -110,7 +110,7 @@ class Channel:
             if self.at_end:
                 break
             try:
-                data = self.sock.recv(READ_BYTES)
+                data = self.sock.recv(READ_BYTES)  # no bound: it does not block
             except BlockingIOError:
                 break
             except OSError:

@@ -205,7 +205,7 @@ class SpawnedWorkers:
                 continue
             self.signal(worker_id, SIGKILL)  # what the worker left behind
             del self._processes[worker_id]
-            code = process.wait()  # at once: it was seen dead
+            code = process.wait()  # no bound: it was seen dead
             messages.append(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
         return messages
 

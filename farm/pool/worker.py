@@ -44,7 +44,7 @@ def main(settings: str) -> NoReturn:
     sock.set_inheritable(False)
     if given["preload"] is not None:
         resolve(given["preload"])(given["preload_with"])
-    sock.sendall(encode(Forked(given["worker_id"], os.getpid())))
+    sock.sendall(encode(Forked(given["worker_id"], os.getpid())))  # no bound: the socket is empty
     run(sock=sock, parent_pid=given["front_pid"], nice=given["nice"], task=given["task"])
 
 
@@ -54,13 +54,13 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
     jobs: queue.SimpleQueue[Compile] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sock, jobs), name="farm-worker-reader", daemon=True).start()
     while True:
-        job = jobs.get()
+        job = jobs.get()  # no bound: there is nothing else to do, and the reader ends the process
         answer = _perform(task, job)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         try:
-            sock.sendall(_framed(job, answer))
+            sock.sendall(_framed(job, answer))  # no bound: the front reads when it can, and the reader sees its end
         except OSError:
             os._exit(0)
 
@@ -86,7 +86,7 @@ def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
     decoder = Decoder()
     while True:
         try:
-            data = sock.recv(READ_BYTES)
+            data = sock.recv(READ_BYTES)  # no bound: the front sends when it likes, and its end ends this
         except OSError:
             data = b""
         if not data:
