@@ -161,6 +161,7 @@ ROWS: Final = {
 }
 
 
+@pytest.mark.concurrency
 @pytest.mark.parametrize("name", ROWS)
 def test_what_happens_in_a_compile_is_that_jobs_matter(barn: Barn, name: str) -> None:
     row = ROWS[name]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import deeds
+import no_return
 import numba
 import psutil
 import pytest
@@ -133,12 +134,12 @@ def test_a_foreman_stopped_or_killed_in_mid_compile_is_replaced_and_counted(fork
         assert function(BIG) == FALLBACK
         its_gate.wait_for_somebody()
         first = foreman()
-        workers = first.children()
-        assert len(workers) == 1
+        (worker,) = first.children()
         first.send_signal(number)
         eventually(lambda: forked.farm.stats().degraded)
         assert function(BIG) == FALLBACK
-        eventually(lambda: not living(workers))
+        eventually(lambda: forked.worker_of(function) not in (None, worker.pid))
+        assert not living([worker])
         its_gate.wait_for_somebody()
         assert foreman() != first
         its_gate.open()
@@ -198,6 +199,17 @@ def test_a_worker_that_has_grown_is_replaced_with_nothing_counted(tmp_path: Path
         first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second == third != fourth
         assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4}
+
+
+def test_what_the_dead_left_is_removed_even_by_a_job_that_dies_as_well(tmp_path: Path) -> None:
+    for barn in open_barn(tmp_path, StartMethod.FORK):
+        for function, options in (
+            (doing(deeds.die_before_the_rename), {}),
+            (lambda a: a + 1, {"pipeline_class": no_return.Pipeline}),
+        ):
+            with pytest.raises(WorkerDied):
+                barn.njit(function, **options).compile("(int64,)")
+            assert len(barn.half_files()) == (0 if options else DEATHS_MAX)
 
 
 def test_after_the_loss_of_its_workers_a_function_can_be_tried_again(tmp_path: Path) -> None:

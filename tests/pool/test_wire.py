@@ -14,7 +14,9 @@ from test_pool import eventually, make, nothing_left, pool, result, send, start_
 from farm.config import StartMethod
 from farm.job import messages
 from farm.job.messages import FRAME, MESSAGE_MAX_BYTES, Built, Died, Job, Rejected, TimedOut, encode
+from farm.pool import process
 from farm.pool.pool import Pool
+from farm.pool.process import READS_MAX, WRITES_MAX, Channel, Output
 from farm.pool.ticket import Ticket
 from farm.reasons import RefusalReason
 
@@ -71,6 +73,43 @@ def test_the_largest_job_that_is_taken_can_be_sent(monkeypatch: pytest.MonkeyPat
         assert Job(KEY, label, payload, 1.0).can_be_sent
         assert not Job(KEY, label, payload + b"x", 1.0).can_be_sent
         assert len(encode(messages.Compile(1 << 40, 1 << 40, label, payload))) <= MIB + FRAME.size
+
+
+class Endless:
+    """A socket that takes a thousand bytes at a time and always has a message to give."""
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+
+    def setblocking(self, _: bool) -> None:
+        pass
+
+    def send(self, data: memoryview) -> int:
+        self.sent.append(data.obj)
+        return 1000
+
+    def recv(self, _: int) -> bytes:
+        return encode(messages.Ping())
+
+
+def test_neither_a_large_message_nor_a_talkative_worker_keeps_the_thread() -> None:
+    """And what is left of a message is not copied for each piece of it: 300 MB took over half a minute so."""
+    endless = Endless()
+    channel = Channel(endless)  # type: ignore[arg-type]
+    channel.send(messages.Compile(1, 1, "f", bytes(MIB)))
+    assert channel.has_output and len(endless.sent) == WRITES_MAX
+    assert len(set(map(id, endless.sent))) == 1
+    assert channel.read() == [messages.Ping()] * READS_MAX
+
+
+def test_output_without_an_end_does_not_keep_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    with open("/dev/zero", "rb") as endless:
+        output = Output(os.dup(endless.fileno()))
+    monkeypatch.setattr(process.os, "read", lambda *_: reads.append(1) or b"x")
+    assert output.read() and len(reads) == READS_MAX
+    monkeypatch.undo()
+    output.close()
 
 
 @pytest.mark.concurrency
