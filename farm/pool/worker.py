@@ -57,7 +57,7 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
         job = jobs.get()  # no bound: there is nothing else to do, and the reader ends the process
         answer = _perform(task, job)
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(Exception):  # a job can have put anything in their place
                 stream.flush()
         try:
             sock.sendall(_framed(job, answer))  # no bound: the front reads when it can, and the reader sees its end
@@ -84,16 +84,13 @@ def _settle(*, output_fd: int | None, parent_pid: int, nice: int) -> None:
 
 def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
     decoder = Decoder()
-    while True:
-        try:
-            data = sock.recv(READ_BYTES)  # no bound: the front sends when it likes, and its end ends this
-        except OSError:
-            data = b""
-        if not data:
-            os._exit(0)
-        for message in decoder.feed(data):
-            if isinstance(message, Compile):
-                jobs.put(message)
+    try:
+        while data := sock.recv(READ_BYTES):  # no bound: the front sends when it likes, and its end ends this
+            for message in decoder.feed(data):
+                if isinstance(message, Compile):
+                    jobs.put(message)
+    finally:  # whatever it was: nobody would see the front's end any more
+        os._exit(0)
 
 
 def _framed(job: Compile, answer: WorkerAnswer) -> bytes:

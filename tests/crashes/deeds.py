@@ -145,6 +145,10 @@ def warn_by_a_class_that_only_the_worker_has():
     warnings.warn(module.Ghost("nobody else can import my class"), stacklevel=1)
 
 
+def take_stdout_away():
+    sys.stdout = None
+
+
 def raise_an_error():
     raise ValueError("an error of the extension")
 

@@ -154,6 +154,7 @@ ROWS: Final = {
         says=("of the 400 MiB", "worker_memory_max_bytes", "FARM_WORKER_MEMORY_MAX_BYTES"),
         counted={"out_of_memory": 1},
     ),
+    "stdout is taken away": deed(deeds.take_stdout_away, counted={"compiled": 1}),
     "a flood of output": deed(deeds.write_a_lot, counted={"compiled": 1}),
     "a flood of warnings": deed(deeds.warn_a_lot, counted={"compiled": 1}),
     "a warning of a local class": deed(deeds.warn_by_a_class_of_its_own, counted={"compiled": 1}),
