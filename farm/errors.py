@@ -201,7 +201,7 @@ class JobLost(FarmError):
 class WorkerDied(JobLost):
     """The compile ended its worker, and then others: a second one, or five in all if they were ended from outside.
 
-    Neither an exit code nor a signal: the worker lived, and its connection was closed or carried nonsense.
+    Neither an exit code nor a signal: its connection was closed or carried nonsense, or its foreman ended with it.
     """
 
     def __init__(self, function: str, exit_code: int | None, signal: int | None, last_lines: str) -> None:
@@ -217,7 +217,7 @@ class WorkerDied(JobLost):
 
     def _how(self) -> str:
         if self.signal is None:
-            return "it broke its connection" if self.exit_code is None else f"exit code {self.exit_code}"
+            return "its connection ended" if self.exit_code is None else f"exit code {self.exit_code}"
         try:
             name = signals.Signals(self.signal).name
         except ValueError:  # a real-time signal

@@ -139,7 +139,7 @@ ROWS: Final = {
     "segfault": died(deeds.segfault, "SIGSEGV"),
     "LLVM gives up": died(deeds.emit_what_llvm_gives_up_at, "SIGABRT", "LLVM ERROR"),
     "SIGKILL from inside": died(deeds.kill_itself, "SIGKILL", "from outside or for want of memory"),
-    "it talks nonsense": died(deeds.talk_nonsense, "broke its connection"),
+    "it talks nonsense": died(deeds.talk_nonsense, "its connection ended"),
     "it dies before the rename": died(deeds.die_before_the_rename, "exit code 9"),
     "it computes for ever": late(deeds.compute_for_ever),
     "it holds the interpreter": late(deeds.hold_the_interpreter),
