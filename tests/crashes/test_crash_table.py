@@ -7,7 +7,6 @@ compile in the other worker: it must be answered by that worker, compiled, as if
 
 import contextlib
 import ctypes
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -56,6 +55,12 @@ class Row:
         What must be in its message, or in the reason why it was compiled locally.
     counted
         What changes in the counters.
+    refused
+        Why it was compiled in this process.
+    warnings
+        How many of numba's own come through from the worker.
+    limit_s
+        The setting job_timeout_s while it compiles.
     """
 
     function: Callable[[], Callable[[int], int]]
@@ -63,6 +68,7 @@ class Row:
     says: tuple[str, ...] = ()
     counted: dict[str, int]
     refused: RefusalReason | None = None
+    warnings: int = 0
     limit_s: float = 60.0
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -156,9 +162,11 @@ ROWS: Final = {
     ),
     "stdout is taken away": deed(deeds.take_stdout_away, counted={"compiled": 1}),
     "a flood of output": deed(deeds.write_a_lot, counted={"compiled": 1}),
-    "a flood of warnings": deed(deeds.warn_a_lot, counted={"compiled": 1}),
-    "a warning of a local class": deed(deeds.warn_by_a_class_of_its_own, counted={"compiled": 1}),
-    "a warning of the worker's own": deed(deeds.warn_by_a_class_that_only_the_worker_has, counted={"compiled": 1}),
+    "a flood of warnings": deed(deeds.warn_a_lot, counted={"compiled": 1}, warnings=1000),
+    "a warning of a local class": deed(deeds.warn_by_a_class_of_its_own, counted={"compiled": 1}, warnings=1),
+    "a warning of the worker's own": deed(
+        deeds.warn_by_a_class_that_only_the_worker_has, counted={"compiled": 1}, warnings=1
+    ),
 }
 
 
@@ -171,19 +179,22 @@ def test_what_happens_in_a_compile_is_that_jobs_matter(barn: Barn, name: str) ->
     with undisturbed(barn):
         barn.farm.configure(job_timeout_s=row.limit_s)
         function = barn.njit(row.function(), **row.options)
-        # What is refused before it is sent may be compiled here before the call looks.
-        assert function(BIG) in ((FALLBACK, COMPILED) if row.refused is RefusalReason.UNKEYABLE else (FALLBACK,))
         with warnings.catch_warnings(record=True) as issued:
             warnings.simplefilter("always")
-            strict = of_a_strict_caller(barn, function)
-        barn.farm.configure(job_timeout_s=60.0)
+            first, strict = function(BIG), of_a_strict_caller(barn, function)
+            barn.farm.configure(job_timeout_s=60.0)
+            later = [function(BIG) for _ in range(3)]
         if row.raises is None:
-            assert strict == function(BIG) == COMPILED
+            # The machine code may be there before the first call looks.
+            assert first in (FALLBACK, COMPILED) and {strict, *later} == {COMPILED}
             check_machine_code(row, function)
+            assert len({str(one.message) for one in issued}) == row.warnings
+            assert all(issubclass(one.category, NumbaWarning) for one in issued)
         else:
+            assert {first, *later} == {FALLBACK}
             check_error(row, function, strict)
-        if "warn" in name:
-            assert issued and all(issubclass(one.category, NumbaWarning) for one in issued)
+            (told,) = issued
+            assert told.category is CompileFailedWarning and function.label in str(told.message)
     after = barn.counted()
     change = {what: number - before.get(what, 0) for what, number in after.items() if number != before.get(what, 0)}
     assert change == row.counted | {"compiled": row.counted.get("compiled", 0) + 1}
@@ -207,9 +218,6 @@ def check_error(row: Row, function: Any, strict: object) -> None:
     status = function.status("(int64,)")
     assert type(strict) is type(status.error) is row.raises, strict
     assert status.state is CompileState.FAILED
-    with pytest.warns(CompileFailedWarning, match=re.escape(function.label)) as warned:
-        assert function(BIG) == function(BIG) == FALLBACK
-    assert len(warned) == 1
     explained = farm.explain(function, BIG)
     for word in row.says:
         assert word in str(strict) and word in explained
