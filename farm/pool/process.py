@@ -100,7 +100,7 @@ class Channel:
                 self._out.appendleft((data[sent:], ()))
 
     def drain(self) -> list[Message]:
-        """All messages that are there. Of the dead: the living may write for ever."""
+        """All messages that are there. Of the dead, and of who is about to be ended: others may write for ever."""
         return self.read(sys.maxsize)
 
     def read(self, reads_max: int = READS_MAX) -> list[Message]:
