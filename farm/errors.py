@@ -26,7 +26,22 @@ numba's own errors (TypingError and its kin) are raised as numba's own classes. 
 pickling: their arguments are the structured fields, the sentence is made in `__str__`.
 """
 
+import signal as signals
+
 from farm.reasons import DegradedReason, RefusalReason
+
+
+def words_of(error: object) -> str:
+    """The message of an exception or a warning that foreign code raised: its own `__str__` may raise as well."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its message cannot be told: {type(failure).__name__})"
+
+
+def told(error: object) -> str:
+    """`Class: message` of an exception that foreign code raised."""
+    return f"{type(error).__name__}: {words_of(error)}"
 
 
 class FarmError(Exception):
@@ -184,16 +199,30 @@ class JobLost(FarmError):
 
 
 class WorkerDied(JobLost):
-    """The compile killed its worker, and then a second one."""
+    """The compile ended its worker, and then others: a second one, or five in all if they were ended from outside.
+
+    Neither an exit code nor a signal: its connection was closed or carried nonsense, or its foreman ended with it.
+    """
 
     def __init__(self, function: str, exit_code: int | None, signal: int | None, last_lines: str) -> None:
         super().__init__(function, exit_code, signal, last_lines)
         self.function, self.exit_code, self.signal, self.last_lines = function, exit_code, signal, last_lines
 
     def __str__(self) -> str:
-        how = f"signal {self.signal}" if self.signal is not None else f"exit code {self.exit_code}"
         tail = f"; its last output:\n{self.last_lines}" if self.last_lines else ""
-        return f"compiling {self.function} ended the worker process ({how}){tail}"
+        return (
+            f"compiling {self.function} ended the worker process ({self._how()}), each time it was tried: it is not "
+            f"compiled in this process, which might end like that; recompile() of the function tries again{tail}"
+        )
+
+    def _how(self) -> str:
+        if self.signal is None:
+            return "its connection ended" if self.exit_code is None else f"exit code {self.exit_code}"
+        try:
+            name = signals.Signals(self.signal).name
+        except ValueError:  # a real-time signal
+            name = f"signal {self.signal}"
+        return f"{name}, from outside or for want of memory" if self.signal == signals.SIGKILL else name
 
 
 class TimedOut(JobLost):

@@ -30,6 +30,7 @@ class RefusalReason(Enum):
     """Why a function is compiled in the front instead of in a worker."""
 
     UNKEYABLE = "the function reaches something without stable content"
+    TOO_LARGE = "the function, or what its compile gave, is too large to be sent to another process"
     NOT_PICKLABLE = "the function reaches something that cannot be pickled"
     ARRAY_TOO_LARGE = "the function reaches a global array above numba's limit for constants"
     CLASS_NOT_BY_NAME = "the function reaches a class that its module does not hold under its name"

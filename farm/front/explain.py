@@ -3,7 +3,7 @@
 from typing import Any
 
 from farm.config import CompileMode, Fallback
-from farm.errors import DecorationError
+from farm.errors import DecorationError, told
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
@@ -42,7 +42,7 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
                 if _raises(function, status.error)
                 else "stays on its fallback"
             )
-            return [f"{name} {how}: {type(status.error).__name__}: {status.error}"]
+            return [f"{name} {how}: {told(status.error)}"]
     return [f"{name} is not compiled.", _not_asked(function, status.requests)]
 
 

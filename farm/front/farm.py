@@ -348,7 +348,10 @@ class Farm:
         return pending
 
     def result(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None = None) -> Any:
-        """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it."""
+        """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it.
+
+        No bound but the job's own: the pool answers every job, by its deadline or by its end, also when it closes.
+        """
         while True:
             state = entry.snapshot()
             if state.value is not None:
@@ -362,7 +365,7 @@ class Farm:
                 pending = self._pending.get(state.flight)
             if pending is not None:
                 self.settler().wait(pending)
-            state.flight.wait()
+            state.flight.wait()  # no bound: who settles it, or closes the farm, completes it
 
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
         if not self.works:

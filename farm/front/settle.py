@@ -29,6 +29,7 @@ from farm.errors import (
     TimedOut,
     VerifyFailed,
     WorkerDied,
+    told,
 )
 from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
@@ -116,7 +117,7 @@ class Settler:
         except Degraded as error:  # only with on_degraded="raise": the entry's error, so that its callers see it
             pending.answer.set_exception(error)
         except Exception as error:  # user objects take part in capturing: whatever they raise, the front compiles
-            detail = f"{type(error).__name__}: {error}"
+            detail = told(error)
             pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, detail))
         except BaseException:  # Ctrl-C: the caller's, and the compile goes on without the caller
             if not pending.answer.done() and pending.ticket is None:
@@ -217,6 +218,7 @@ class Settler:
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
 
+        Waits for the compiler lock as long as a compile by numba itself would: for whoever compiles here.
         Not yet, if the answer names an artifact that is not there: then there will be another answer.
         """
         answer = self._prepare(pending)
@@ -431,7 +433,7 @@ class Settler:
         return None
 
     def _install_arrivals(self) -> None:
-        while (pending := self._arrived.get()) is not None:
+        while (pending := self._arrived.get()) is not None:  # no bound: a daemon, and `close` sends the None
             try:
                 self.settle(pending)
             except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
@@ -462,7 +464,7 @@ def _unpacked(pending: Pending, stored: Stored) -> Unpacked:
 
 def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:
     for one in issued:
-        warnings.warn_explicit(one.text, one.category, one.filename, one.line)
+        warnings.warn_explicit(one.text, failure.category_of(one.category), one.filename, one.line)
 
 
 def _whole(bitcode: bytes | Miss) -> bytes:

@@ -158,12 +158,15 @@ class Supply:
                     environment=worker_environment(import_environment(built_with)),
                     start_method=config.start_method,
                     exit_grace_s=config.exit_grace_s,
-                    on_event=self._note_death,
+                    on_event=self._note,
                 )
             return pool
 
-    def _note_death(self, event: PoolEvent) -> None:
-        if event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
+    def _note(self, event: PoolEvent) -> None:
+        """In the pool's thread."""
+        if event.kind is PoolEventKind.FOREMAN_LOST:
+            self._record.degraded(DegradedReason.FOREMAN_LOST, event.detail, mild=True)
+        elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
             with self._lock:
                 self._dead.append(event.worker_pid)
 

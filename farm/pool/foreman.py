@@ -74,7 +74,7 @@ class Foreman:
                 ready = {key.fileobj for key, _ in selector.select(PARENT_CHECK_S)}
                 if self.wake_r in ready:
                     with contextlib.suppress(BlockingIOError):
-                        self.wake_r.recv(READ_BYTES)
+                        self.wake_r.recv(READ_BYTES)  # no bound: it does not block
                 self._reap()
                 if self.control in ready and not self._receive(selector):
                     break
@@ -84,6 +84,7 @@ class Foreman:
             self._end()
 
     def _receive(self, selector: selectors.BaseSelector) -> bool:
+        # no bound: the selector said that there is something
         data, descriptors, _, _ = socket.recv_fds(self.control, READ_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
@@ -143,7 +144,7 @@ class Foreman:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             self._signal(worker_id, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            _, status = os.waitpid(pid, 0)  # no bound: it was seen dead
             del self.pids[worker_id]
             code = os.waitstatus_to_exitcode(status)
             self._send(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
@@ -160,4 +161,5 @@ class Foreman:
             os._exit(0)
 
     def _send(self, message: Message) -> None:
+        # no bound: a front that does not read has no orders either, and a few bytes a worker fit into the socket
         self.control.sendall(encode(message))

@@ -46,7 +46,7 @@ class Inbox:
     def clear_wakes(self) -> None:
         """Wakes are not counted: one answer for all of them."""
         with contextlib.suppress(BlockingIOError):
-            self._reader.recv(WAKE_BYTES)
+            self._reader.recv(WAKE_BYTES)  # no bound: it does not block
 
     def close(self) -> None:
         """Close the sockets."""

@@ -68,6 +68,7 @@ def interpreter() -> str:
 def start(module: str, settings: str, *, setup: Setup, descriptor: int, output: int) -> "subprocess.Popen[bytes]":
     """Start a process that calls `module`'s main(settings), with one descriptor besides stdout and stderr.
 
+    Waits, as every Popen does, until the interpreter's file was found: for its disk, and for nothing else.
     Raises OSError, or RuntimeError as `interpreter` does.
     """
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

@@ -88,6 +88,7 @@ class Loop:
         self._starter: Starter | None = None
         self._start_at: float | None = None
         self._starting: Patience | None = None
+        self._foreman_was_up = False
         self._pinged_at: float | None = None
         self._unused_since: float | None = None
         """Since when the foreman has had neither a job nor a worker."""
@@ -244,7 +245,7 @@ class Loop:
         for message in starter.messages():
             match message:
                 case ForemanReady(pid):
-                    self._starting = None
+                    self._starting, self._foreman_was_up = None, True
                     self._tell(PoolEventKind.FOREMAN_UP, str(pid))
                     self._handle(on.ForemanUp())
                 case Forked():
@@ -276,7 +277,7 @@ class Loop:
         if not worker.channel.at_end:
             for message in messages:
                 self._take(worker, message)
-        elif messages or worker.job is None:
+        elif messages or worker.job is None or worker.channel.broken:
             self._end_worker(worker, messages)
         elif worker.ended_at is None:
             worker.ended_at = time.monotonic()
@@ -308,7 +309,7 @@ class Loop:
             return
         answers = tuple(
             on.Answered(worker_id, message.job_id, message.attempt, message.answer)
-            for message in (*messages, *worker.channel.read())
+            for message in (*messages, *worker.channel.drain())
             if isinstance(message, Answer)
         )
         worker.output.read()
@@ -352,7 +353,7 @@ class Loop:
             self._end_worker(worker)
             return
         if worker.deadline is not None and now >= worker.deadline[0]:
-            for message in worker.channel.read():  # after a SIGCONT of the front the answer may be there
+            for message in worker.channel.drain():  # after a SIGCONT of the front the answer may be there
                 self._take(worker, message)
             if worker.deadline is not None and worker.job is not None:
                 self._handle(on.DeadlinePassed(*worker.job, worker.deadline[1]))
@@ -411,20 +412,22 @@ class Loop:
 
     def _lose_foreman(self, detail: str) -> None:
         for worker in list(self._workers.values()):
-            for message in worker.channel.read():
+            for message in worker.channel.drain():
                 self._take(worker, message)
         if self._starter is not None and self._starter.output is not None:
             self._starter.output.read()
             detail = f"{detail}\n{self._starter.output.last_lines()}".rstrip()
+        kind = PoolEventKind.FOREMAN_LOST if self._foreman_was_up else PoolEventKind.FOREMAN_NOT_STARTED
         self._end_foreman(REAP_S)
         for worker in list(self._workers.values()):
             self._drop(worker)
-        self._tell(PoolEventKind.FOREMAN_LOST, "foreman", detail)
+        self._tell(kind, "foreman", detail)
         self._handle(on.ForemanLost(detail))
 
     def _end_foreman(self, wait_s: float) -> None:
         starter, self._starter = self._starter, None
         self._starting = self._pinged_at = self._unused_since = None
+        self._foreman_was_up = False
         if starter is not None:
             self._unwatch(starter.channel, starter.output)
             starter.end(wait_s)

@@ -18,12 +18,13 @@ from typing import Final
 
 import farm.port.forking  # noqa: F401  # registers what makes a fork of this process safe
 from farm.config import StartMethod
-from farm.job.messages import Cancelled, Job
+from farm.job.messages import Cancelled, Job, Rejected
 from farm.pool import instructions as on
 from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
 from farm.pool.ticket import PoolEvent, Ticket
+from farm.reasons import RefusalReason
 
 STEP_S: Final = 0.01
 """How often a closing pool looks whether its running jobs are done."""
@@ -96,8 +97,11 @@ class Pool:
         return f"<Pool [{counts.idle} idle, {counts.busy} busy | {counts.queued + len(loop.inbox)} queued]>"
 
     def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
-        """Queue a job; never blocks. On a closed pool the answer is Cancelled at once."""
+        """Queue a job; never blocks. A closed pool answers Cancelled at once, and to what is too large Rejected."""
         ticket = Ticket(next(self._ids), job, self._note)
+        if not job.can_be_sent:
+            ticket.finish(Rejected(RefusalReason.TOO_LARGE, f"{job.label}: {len(job.payload) >> 20} MiB"))
+            return ticket
         refusal = None
         with self._lock:
             if self._closed or self._owner_pid != os.getpid():

@@ -1,22 +1,25 @@
 """One child process of the pool seen from the front: its socket, its output, its memory.
 
-Writes never block: what the socket does not take is kept and sent when the selector says so.
+Writes never block: what the socket does not take is kept and sent when the selector says so. What comes and is no
+message is the end of the connection: nobody knows where the next message begins.
 """
 
 import contextlib
 import os
 import socket
+import sys
 import time
 from collections import deque
 from typing import Final
 
-from farm.job.messages import Decoder, Message, encode
+from farm.job.messages import BadMessage, Decoder, Message, encode
 from farm.pool.patience import Patience
 
 RING_BYTES: Final = 1 << 16
 READ_BYTES: Final = 1 << 16
 READS_MAX: Final = 16
-"""A worker that floods its output gets its turn, not the whole thread."""
+"""Who floods its output or sends a large message gets its turn, not the whole thread."""
+WRITES_MAX: Final = 16
 LAST_LINES: Final = 20
 
 
@@ -61,8 +64,10 @@ class Channel:
         sock.setblocking(False)
         self.sock = sock
         self.at_end = False
+        self.broken = False
+        """Whether the end is one by what came: the other side may live on."""
         self._decoder = Decoder()
-        self._out: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._out: deque[tuple[memoryview, tuple[int, ...]]] = deque()
 
     @property
     def has_output(self) -> bool:
@@ -71,12 +76,14 @@ class Channel:
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send now, or later. The descriptors are closed here once they are sent."""
-        self._out.append((encode(message), descriptors))
+        self._out.append((memoryview(encode(message)), descriptors))
         self.flush()
 
     def flush(self) -> None:
-        """Write what the socket takes."""
-        while self._out and not self.at_end:
+        """Write what the socket takes, and not all of a large message in one turn."""
+        for _ in range(WRITES_MAX):
+            if not self._out or self.at_end:
+                return
             data, descriptors = self._out[0]
             try:
                 sent = socket.send_fds(self.sock, [data], list(descriptors)) if descriptors else self.sock.send(data)
@@ -92,12 +99,18 @@ class Channel:
             if sent < len(data):
                 self._out.appendleft((data[sent:], ()))
 
-    def read(self) -> list[Message]:
-        """All messages that are there; sets `at_end` at end of file."""
+    def drain(self) -> list[Message]:
+        """All messages that are there. Of the dead, and of who is about to be ended: others may write for ever."""
+        return self.read(sys.maxsize)
+
+    def read(self, reads_max: int = READS_MAX) -> list[Message]:
+        """The messages that are there, after so many reads at the most; sets `at_end` at end of file."""
         messages: list[Message] = []
-        while not self.at_end:
+        for _ in range(reads_max):
+            if self.at_end:
+                break
             try:
-                data = self.sock.recv(READ_BYTES)
+                data = self.sock.recv(READ_BYTES)  # no bound: it does not block
             except BlockingIOError:
                 break
             except OSError:
@@ -105,7 +118,10 @@ class Channel:
             if not data:
                 self.at_end = True
                 break
-            messages += self._decoder.feed(data)
+            try:
+                messages += self._decoder.feed(data)
+            except BadMessage:
+                self.at_end = self.broken = True
         return messages
 
     def close(self) -> None:

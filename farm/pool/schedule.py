@@ -22,6 +22,7 @@ orders on the way.
     running  DeadlinePassed, MemoryExceeded          finished   KillWorker, FinishJob
     running  Waited, on a niced worker               queued     KillWorker (again at nice 0)
     running  ForemanLost                             queued     StartForeman
+    running  the same, OUTSIDE_DEATHS_MAX times      finished   FinishJob(Died)
     any      ForemanLost, too many in a row          finished   FinishJob(Cancelled)
     queued   Drain                                   finished   FinishJob(Cancelled)
     any      Close                                   finished   FinishJob(Cancelled), KillWorker
@@ -45,7 +46,8 @@ orders on the way.
 Because a killed worker is forgotten at once, its death cannot count against a job: a job's death is
 the exit of a worker that we did not kill while it had that job. A death by a signal that crashes do
 not send (the kernel's out-of-memory killer and a person send SIGKILL) came from outside: it counts
-only so that a job that the kernel kills for ever comes to an end.
+only so that a job that the kernel kills for ever comes to an end. So does the loss of a foreman, which a
+compile can bring about: while others are answered in between, it would go on like that for ever.
 """
 
 import signal
@@ -289,8 +291,11 @@ class Schedule:
         self._foreman = _Foreman.DOWN
         self._foreman_failures += 1
         self._workers.clear()
-        for job in list(self._jobs.values()):
-            if job.worker is not None:
+        for job in [job for job in self._jobs.values() if job.worker is not None]:
+            job.outside_deaths += 1
+            if job.outside_deaths >= OUTSIDE_DEATHS_MAX:
+                self._finish(job, Died(None, None, detail))
+            else:
                 self._requeue(job)
         if self._foreman_failures >= STARTS_FAILED_MAX:
             self._cancel_queued(detail)

@@ -126,7 +126,8 @@ class ForemanProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(wait_s)
         self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that waits for a disk dies when the disk says
+            self._process.wait(REAP_S)
 
     def abandon(self) -> None:
         """In a forked child: not our process, so no warning about it and no wait for it."""
@@ -204,7 +205,7 @@ class SpawnedWorkers:
                 continue
             self.signal(worker_id, SIGKILL)  # what the worker left behind
             del self._processes[worker_id]
-            code = process.wait()
+            code = process.wait()  # no bound: it was seen dead
             messages.append(Exited(worker_id, code, None) if code >= 0 else Exited(worker_id, None, -code))
         return messages
 

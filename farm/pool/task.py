@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from farm.errors import NotShippable, StoreRefused
+from farm.errors import NotShippable, StoreRefused, told, words_of
 from farm.job.functor import CompileFunctor, Rebuilt
 from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Rejected, StoreTrimmed, WorkerAnswer
 from farm.pool.nested import StoreLibrary, as_artifact
@@ -93,17 +93,17 @@ def _at_home(functor: CompileFunctor) -> Iterator[None]:
 
 
 def _compile_order(order: Order) -> WorkerAnswer:
+    library = StoreLibrary(None, verify=order.verify)
+    try:
+        library.store = _open(order)  # first: what the dead left goes even if this job ends like them
+    except (StoreRefused, OSError) as problem:
+        library.degraded.update((_told(problem), (DegradedReason.DELIVERED_INLINE, order.functor.key.hex)))
     try:
         rebuilt = order.functor.rebuild()
     except NotShippable as refusal:
         return Rejected(refusal.reason, refusal.detail)
     except Exception as error:  # restoring runs user code: whatever it raises, the front compiles instead
-        return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
-    library = StoreLibrary(None, verify=order.verify)
-    try:
-        library.store = _open(order)
-    except (StoreRefused, OSError) as problem:
-        library.degraded.update((_told(problem), (DegradedReason.DELIVERED_INLINE, order.functor.key.hex)))
+        return Rejected(RefusalReason.RESTORE_FAILED, told(error))
     answer = _settle(rebuilt, order, library)
     if isinstance(answer, Failed) and answer.literal_args is None and library.served:
         answer, library = _compile_alone(order, library)
@@ -205,7 +205,7 @@ def _verify(stored: Artifact, rebuilt: Rebuilt, order: Order, library: StoreLibr
         try:
             parts = rebuilt(base if isinstance(base, int) else None)
         except Exception as error:  # numba's, an extension's, or a refusal: somebody stored what cannot be made here
-            library.differs(*named, (("the compile", "made an artifact", f"{type(error).__name__}: {error}"),))
+            library.differs(*named, (("the compile", "made an artifact", told(error)),))
             return
     library.compared(*named, parts)
 
@@ -218,8 +218,9 @@ def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAns
         except NotShippable as refusal:
             return Rejected(refusal.reason, refusal.detail)
         except Exception as error:  # numba's, or an extension's: the caller gets it as it is
-            if rebuilt.with_extensions:
-                return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, f"{type(error).__name__}: {error}")
+            # What there was not memory for here must not be tried in the process that calls.
+            if rebuilt.with_extensions and not isinstance(error, MemoryError):
+                return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, told(error))
             return _failed(error, caught)
     seconds = time.perf_counter() - started
     return _publish(parts, order, library.store, seconds, _reissued(caught))
@@ -227,7 +228,7 @@ def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAns
 
 def _failed(error: Exception, caught: list[object]) -> Failed:
     return Failed(
-        type(error).__name__, str(error), failure.pack(error), failure.literal_positions(error), _reissued(caught)
+        type(error).__name__, words_of(error), failure.pack(error), failure.literal_positions(error), _reissued(caught)
     )
 
 
@@ -254,6 +255,6 @@ def _publish(
 
 def _reissued(caught: list[object]) -> tuple[ReissuedWarning, ...]:
     return tuple(
-        ReissuedWarning(w.category, str(w.message), w.filename, w.lineno)  # type: ignore[attr-defined]
+        ReissuedWarning(failure.names_of(w.category), words_of(w.message), w.filename, w.lineno)  # type: ignore[attr-defined]
         for w in caught
     )

@@ -16,6 +16,7 @@ class PoolEventKind(Enum):
 
     FOREMAN_UP = "foreman up"
     FOREMAN_LOST = "foreman lost"
+    FOREMAN_NOT_STARTED = "foreman not started"
     WORKER_STARTED = "worker started"
     WORKER_EXITED = "worker exited"
     JOB_SENT = "job sent"

@@ -2,8 +2,9 @@
 
 A thread owns reading. It hands jobs to the main thread through a queue and ends the process at end of
 file, in the middle of a compile if need be: the front is gone, nobody wants the answer. Only the main
-thread writes. Against a dead parent the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a
-worker that is stopped or that holds the GIL inside a C call.
+thread writes. Both wait for the front without a bound: a worker has nothing else to do. Against a dead
+parent the kernel sends SIGKILL (PR_SET_PDEATHSIG), which also ends a worker that is stopped or that
+holds the GIL inside a C call.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from farm.job.messages import Answer, Compile, Decoder, Forked, Rejected, WorkerAnswer, encode
+from farm.errors import told
+from farm.job.messages import Answer, BadMessage, Compile, Decoder, Forked, Rejected, WorkerAnswer, encode
 from farm.pool import launch
 from farm.reasons import RefusalReason
 
@@ -42,7 +44,7 @@ def main(settings: str) -> NoReturn:
     sock.set_inheritable(False)
     if given["preload"] is not None:
         resolve(given["preload"])(given["preload_with"])
-    sock.sendall(encode(Forked(given["worker_id"], os.getpid())))
+    sock.sendall(encode(Forked(given["worker_id"], os.getpid())))  # no bound: the socket is empty
     run(sock=sock, parent_pid=given["front_pid"], nice=given["nice"], task=given["task"])
 
 
@@ -52,13 +54,13 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
     jobs: queue.SimpleQueue[Compile] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sock, jobs), name="farm-worker-reader", daemon=True).start()
     while True:
-        job = jobs.get()
+        job = jobs.get()  # no bound: there is nothing else to do, and the reader ends the process
         answer = _perform(task, job)
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(Exception):  # a job can have put anything in their place
                 stream.flush()
         try:
-            sock.sendall(encode(Answer(job.job_id, job.attempt, answer)))
+            sock.sendall(_framed(job, answer))  # no bound: the front reads when it can, and the reader sees its end
         except OSError:
             os._exit(0)
 
@@ -82,16 +84,24 @@ def _settle(*, output_fd: int | None, parent_pid: int, nice: int) -> None:
 
 def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
     decoder = Decoder()
-    while True:
-        try:
-            data = sock.recv(READ_BYTES)
-        except OSError:
-            data = b""
-        if not data:
-            os._exit(0)
-        for message in decoder.feed(data):
-            if isinstance(message, Compile):
-                jobs.put(message)
+    try:
+        while data := sock.recv(READ_BYTES):  # no bound: the front sends when it likes, and its end ends this
+            for message in decoder.feed(data):
+                if isinstance(message, Compile):
+                    jobs.put(message)
+    finally:  # whatever it was: nobody would see the front's end any more
+        os._exit(0)
+
+
+def _framed(job: Compile, answer: WorkerAnswer) -> bytes:
+    """The answer for the wire; where it cannot be sent, that is the answer."""
+    try:
+        return encode(Answer(job.job_id, job.attempt, answer))
+    except BadMessage as error:
+        answer = Rejected(RefusalReason.TOO_LARGE, f"{type(answer).__name__}: {error}")
+    except Exception as error:  # what a compile gives holds objects of the user
+        answer = Rejected(RefusalReason.NOT_SERIALISABLE, f"{type(answer).__name__}: {told(error)}")
+    return encode(Answer(job.job_id, job.attempt, answer))
 
 
 def _perform(task: str, job: Compile) -> WorkerAnswer:
@@ -99,7 +109,7 @@ def _perform(task: str, job: Compile) -> WorkerAnswer:
     try:
         answer = resolve(task)(job.payload, job.label)
     except BaseException as error:
-        return Rejected(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}")
+        return Rejected(RefusalReason.RESTORE_FAILED, told(error))
     if not isinstance(answer, WorkerAnswer):
         return Rejected(RefusalReason.RESTORE_FAILED, f"{task} gave {type(answer).__name__}")
     return answer

@@ -35,7 +35,7 @@ from numba.core.extending import _Intrinsic
 from numba.core.registry import cpu_target
 from numba.core.types import ClassType, ExternalFunction
 
-from farm.errors import NotShippable
+from farm.errors import NotShippable, told
 from farm.port import describe, places, standin
 from farm.port.library import LibraryDispatcher
 from farm.port.target import caller_flags
@@ -84,7 +84,7 @@ def dump(
         raise
     except Exception as error:  # reducers are foreign code and raise anything
         name = getattr(function, "__qualname__", type(function).__name__)
-        detail = f"{name}: {type(error).__name__}: {error}"
+        detail = f"{name}: {told(error)}"
         raise NotShippable(RefusalReason.NOT_PICKLABLE, detail) from error
     # Imported before anything is restored: a class that a real module holds needs no stand-in, and must not have one.
     first = (*imports, *sorted(pickler.imported.difference(imports)))
@@ -115,7 +115,7 @@ def restore(data: bytes) -> Any:
             shell.__init__(*arguments)
         _alive[:] = [shell for shell, _ in _state.pending]
     except Exception as error:  # imports run the user's code
-        raise NotShippable(RefusalReason.RESTORE_FAILED, f"{type(error).__name__}: {error}") from error
+        raise NotShippable(RefusalReason.RESTORE_FAILED, told(error)) from error
     finally:
         _state.pending = outer
     if isinstance(function, Dispatcher) and not isinstance(function, LibraryDispatcher):

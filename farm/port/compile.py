@@ -16,7 +16,7 @@ from numba.core.errors import ForceLiteralArg
 from numba.core.typed_passes import _reload_parfors
 from numba.core.typeinfer import register_dispatcher
 
-from farm.errors import NotShippable
+from farm.errors import NotShippable, told
 from farm.port import elf, standin
 from farm.port.metadata import to_plain
 from farm.port.target import inherited_flags, renew_symbol_names, target
@@ -162,4 +162,4 @@ def _dump_environment(result: Any, initialisers: tuple[Any, ...]) -> bytes:
             )
         )
     except Exception as error:  # pickling runs arbitrary code: whatever it raises, the result stays here
-        raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"{type(error).__name__}: {error}") from error
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, told(error)) from error

@@ -1,12 +1,15 @@
 """numba's errors and warnings on their way from a worker to the front."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from numba.core.errors import ForceLiteralArg, NumbaWarning
+
+from farm.errors import words_of
+from farm.port import describe
 
 
 def pack(error: BaseException) -> bytes | None:
@@ -14,9 +17,10 @@ def pack(error: BaseException) -> bytes | None:
     try:
         data = pickle.dumps(error)
         rebuilt = pickle.loads(data)
-    except Exception:  # an exception's own pickling is foreign code
+        same = type(rebuilt) is type(error) and str(rebuilt) == str(error)
+    except Exception:  # an exception's own pickling, and its own words, are foreign code
         return None
-    return data if type(rebuilt) is type(error) and str(rebuilt) == str(error) else None
+    return data if same else None
 
 
 def unpack(data: bytes) -> BaseException | None:
@@ -28,9 +32,25 @@ def unpack(data: bytes) -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
+def names_of(category: type[Warning]) -> tuple[tuple[str, str], ...]:
+    """(module, qualified name) of a class of warnings and of those above it, the most special first."""
+    return tuple((one.__module__, one.__qualname__) for one in category.__mro__ if issubclass(one, Warning))
+
+
+def category_of(names: Sequence[tuple[str, str]]) -> type[Warning]:
+    """The first of these classes that this process has. Nothing is imported: who filters by a class has it."""
+    for module, name in names:
+        home = describe.imported(module)
+        found: object = None if home is None else describe.resolve(home, name)
+        if isinstance(found, type) and issubclass(found, Warning):
+            return found
+    basic: type[Warning] = NumbaWarning
+    return basic
+
+
 def headline(error: BaseException) -> str:
     """Class and first telling line: numba's messages begin with the name of a pass, the same for every error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in words_of(error).splitlines() if line.strip()]
     telling = next((line for line in lines if not line.startswith("Failed in ")), lines[0] if lines else "")
     return f"{type(error).__name__}: {telling}"
 

@@ -33,7 +33,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.target_extension import dispatcher_registry, target_registry
 from numba.core.typing.templates import make_concrete_template
 
-from farm.errors import NotShippable
+from farm.errors import NotShippable, told
 from farm.port import target
 from farm.port.compile import Parts, take_apart
 from farm.port.dispatch import Signature
@@ -369,4 +369,4 @@ def _refuse_a_type_that_does_not_travel(kind: object) -> None:
     except NotShippable:
         raise
     except Exception as error:  # reducers are foreign code and raise anything
-        raise NotShippable(RefusalReason.NOT_SERIALISABLE, f"{type(error).__name__}: {error}") from error
+        raise NotShippable(RefusalReason.NOT_SERIALISABLE, told(error)) from error

@@ -27,7 +27,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
-from farm.errors import NotShippable
+from farm.errors import NotShippable, told
 from farm.port import standin
 from farm.port.compile import Parts
 from farm.port.metadata import from_plain
@@ -205,7 +205,7 @@ def _refusals() -> Iterator[None]:
     except LoadRefused:
         raise
     except Exception as error:
-        raise LoadRefused(MissReason.LOAD_FAILED, f"{type(error).__name__}: {error}") from error
+        raise LoadRefused(MissReason.LOAD_FAILED, told(error)) from error
 
 
 def _unpickle(parts: Parts, arguments: tuple[Any, ...] | None) -> dict[str, Any]:

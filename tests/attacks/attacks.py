@@ -2,11 +2,19 @@
 
 from typing import Final
 
+import deaths
 import disk
 import files
 import races
 import searches
 import soak
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **disk.ATTACKS, **searches.ATTACKS, **soak.ATTACKS}
+ATTACKS: Final = {
+    **races.ATTACKS,
+    **files.ATTACKS,
+    **disk.ATTACKS,
+    **deaths.ATTACKS,
+    **searches.ATTACKS,
+    **soak.ATTACKS,
+}
 """By what is tried."""

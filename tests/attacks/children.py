@@ -86,13 +86,24 @@ class Outcome:
 class Child:
     """A Python process in a package directory; give it a `work(index)` in `user.py`.
 
-    `before` runs the command given after it: in a file system of its own, perhaps.
+    `before` runs the command given after it: in a file system of its own, perhaps. `more` are variables of its
+    environment besides the subject's. After `bound_s` it is stuck.
     """
 
     def __init__(
-        self, subject: Subject, package: Path, cache: Path, index: int = 0, before: Sequence[str] = ()
+        self,
+        subject: Subject,
+        package: Path,
+        cache: Path,
+        index: int = 0,
+        *,
+        before: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+        bound_s: float = BOUND_S,
     ) -> None:
         self._mark = secrets.token_hex(8)
+        self._bound_s = bound_s
+        own = {"PYTHONPATH": f"{package}:{ROOT}", **subject.environment(cache), **(more or {}), MARK: self._mark}
         code = (
             "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1)\n"
             "import sys, json\nimport user\nprint('ready', flush=True)\nsys.stdin.readline()\n"
@@ -103,7 +114,7 @@ class Child:
         self.process: Final = subprocess.Popen(
             [*before, sys.executable, "-c", code],
             cwd=package,
-            env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", **subject.environment(cache), MARK: self._mark},
+            env={**os.environ, **own},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -121,7 +132,7 @@ class Child:
     def outcome(self, expected: Sequence[Any]) -> Outcome:
         """Wait for it and judge what it printed against what is right, value by value."""
         try:
-            out, err = self.process.communicate(timeout=BOUND_S)
+            out, err = self.process.communicate(timeout=self._bound_s)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGUSR1)  # says where its threads are
             with contextlib.suppress(subprocess.TimeoutExpired):

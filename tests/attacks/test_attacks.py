@@ -9,8 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from attacks import ATTACKS
 from children import Child, Outcome, Subject, together, write_package
+from deaths import PLAIN, bad_compile
 
-BY_ONE = ["a callee in another file is edited", "every stored file is cut off", "the writer is killed after an edit"]
+BY_ONE = [
+    "a callee in another file is edited",
+    "every stored file is cut off",
+    "the writer is killed after an edit",
+    "a compile never ends",
+]
 FOR_LONG = ["minutes of calls, kills and damage, four programs"]
 
 
@@ -36,6 +42,18 @@ def test_an_attack_sees_what_damage_does(tmp_path: Path) -> None:
         Subject.NUMBA, tmp_path, 20
     )
     assert outcome.tries == 20 and outcome.raised >= 5, outcome
+
+
+def test_an_attack_sees_a_process_that_ends(tmp_path: Path) -> None:
+    """numba compiles in the process that calls."""
+    outcome = bad_compile(("segfault()", PLAIN)).run(Subject.NUMBA, tmp_path, 1)
+    assert outcome == Outcome(tries=10, killed=1)
+
+
+def test_who_does_not_end_in_time_is_stuck(tmp_path: Path) -> None:
+    write_package(tmp_path, Subject.PLAIN, {"user.py": "import signal\n\ndef work(index):\n    signal.pause()\n"})
+    child = Child(Subject.PLAIN, tmp_path, tmp_path / "cache", bound_s=0.5)
+    assert together([child], [[1]]) == Outcome(tries=1, stuck=1)
 
 
 LEAVES_A_PROCESS = """

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 
 from farm.job.key import CompileKey
 from farm.job.messages import Built, Busy, Origin, Rejected, WorkerAnswer
@@ -14,6 +15,13 @@ from farm.reasons import RefusalReason
 
 KEY = CompileKey("0" * 64)
 _kept: list[bytearray] = []
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """The worker's one, and none other."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
+            yield sock
 
 
 def built(data: bytes) -> Built:
@@ -44,10 +52,19 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     elif what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "deaf":
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
-                sock.shutdown(socket.SHUT_WR)  # the reader's side stays: the worker does not see an end
+        for sock in _sockets():
+            sock.shutdown(socket.SHUT_WR)  # the reader's side stays: the worker does not see an end
         signal.pause()
+    elif what == "say":
+        for sock in _sockets():
+            sock.sendall(bytes.fromhex(argument))
+    elif what == "large":
+        return built(bytes(int(argument) << 20))
+    elif what == "unpicklable":
+        return Rejected(RefusalReason.RESTORE_FAILED, (lambda: None))  # type: ignore[arg-type]
+    elif what == "flood for ever":
+        while True:
+            os.write(1, b"x" * 4095 + b"\n")
     elif what == "gil":
         ctypes.PyDLL(None).sleep(int(argument))  # PyDLL: the call holds the GIL, no other thread runs
     elif what == "loop":

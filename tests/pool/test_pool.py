@@ -23,6 +23,7 @@ from farm.job.messages import Built, Cancelled, Died, FinalAnswer, Job, OutOfMem
 from farm.pool import starter
 from farm.pool.loop import Times
 from farm.pool.pool import Pool
+from farm.pool.schedule import STARTS_FAILED_MAX
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
 from farm.reasons import RefusalReason
 
@@ -340,10 +341,13 @@ def test_no_descriptors_left_is_an_answer_and_not_an_exception(forked: Pool) -> 
 
 
 def test_a_foreman_that_cannot_start_cancels_with_its_output() -> None:
-    pool = make(preload="fake_tasks:preload_fails")
+    seen: list[PoolEvent] = []
+    pool = make(preload="fake_tasks:preload_fails", on_event=seen.append)
     try:
         answer = result(send(pool, "echo:"))
         assert isinstance(answer, Cancelled) and "no preload today" in answer.detail
+        told = [event.kind for event in seen if event.kind is not PoolEventKind.JOB_FINISHED]
+        assert told == [PoolEventKind.FOREMAN_NOT_STARTED] * STARTS_FAILED_MAX
     finally:
         pool.close(0)
 

@@ -166,6 +166,19 @@ def test_a_foreman_lost_again_and_again_cancels() -> None:
     assert submit(schedule, 2) == [StartForeman(rules.STARTS_FAILED_MAX)]
 
 
+def test_a_job_that_loses_the_foreman_for_ever_comes_to_an_end_though_others_are_answered_in_between() -> None:
+    schedule = running(workers_max=2)
+    for loss in range(1, rules.OUTSIDE_DEATHS_MAX):
+        its_worker, other, job = 2 * loss - 1, 2 * loss, 10 + loss
+        assert submit(schedule, job) == [ForkWorker(other, 10)]
+        assert started(schedule, other) == [SendJob(other, job, 1)]
+        assert answer(schedule, other, job, 1) == [FinishJob(job, BUILT)]
+        assert schedule.handle(on.ForemanLost("gone")) == [StartForeman(1)]
+        assert schedule.handle(on.ForemanUp()) == [ForkWorker(its_worker + 2, 0)]
+        assert started(schedule, its_worker + 2) == [SendJob(its_worker + 2, 1, loss + 1)]
+    assert schedule.handle(on.ForemanLost("gone")) == [FinishJob(1, Died(None, None, "gone"))]
+
+
 def test_workers_that_never_start_cancel() -> None:
     schedule = up()
     submit(schedule, 1)

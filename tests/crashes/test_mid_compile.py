@@ -1,6 +1,5 @@
 """What dies in the middle of a real compile, and what must not be left of it.
 
-"Left" is a process that is not a zombie: orphans wait for init to reap them, which takes its time.
 A worker is in the middle of its compile once it has used CPU time that forking alone does not take.
 """
 
@@ -11,17 +10,18 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from barns import PATIENCE_S, eventually, living
 
 import farm
 from farm.store.disk import _host
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMPILING_CPU_S = 0.3
 SPAWNED_CPU_S = 1.5
 """Such a worker imports numba first."""
@@ -32,23 +32,6 @@ import numpy as np
 def slow(x):
     return np.median(x) + np.std(x)
 """
-SUITE_S = 100
-"""How long anything may take on a machine that does other things as well; never a measured bound."""
-
-
-def eventually(claim: Callable[[], object], bound_s: float = SUITE_S) -> float:
-    start = time.monotonic()
-    while not claim():
-        assert time.monotonic() < start + bound_s, f"not within {bound_s} s"
-        time.sleep(0.005)
-    return time.monotonic() - start
-
-
-def alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def compiling(front: int) -> list[psutil.Process]:
@@ -81,7 +64,7 @@ def front(tmp_path: Path, script: str) -> Iterator["subprocess.Popen[str]"]:
             if process.poll() is None:
                 tree = psutil.Process(process.pid).children(recursive=True)
                 process.kill()
-    eventually(lambda: not any(map(alive, tree)))
+    eventually(lambda: not living(tree))
 
 
 COMPILES = """
@@ -120,15 +103,15 @@ def test_a_front_killed_in_mid_compile_leaves_no_process_a_second_later(tmp_path
             victim.send_signal(signal.SIGSTOP)
         process.kill()
         process.wait()
-        eventually(lambda: not any(map(alive, tree)), 1.0)
+        eventually(lambda: not living(tree), 1.0)
 
 
 def test_a_front_interrupted_or_terminated_leaves_no_process(tmp_path: Path) -> None:
     with front(tmp_path, COMPILES + "    sys.stdin.read()\n") as process:
         tree = tree_in_mid_compile(process)
         process.send_signal(signal.SIGTERM)
-        process.wait(SUITE_S)
-        eventually(lambda: not any(map(alive, tree)), 1.0)
+        process.wait(PATIENCE_S)
+        eventually(lambda: not living(tree), 1.0)
 
 
 @pytest.fixture
@@ -162,10 +145,10 @@ def test_a_worker_killed_in_mid_compile_is_replaced_and_the_other_goes_on(barn: 
     function = ask(barn, tmp_path)
     victim, other = compiling(os.getpid())
     victim.kill()
-    eventually(lambda: not alive(victim))
-    assert alive(other)
+    eventually(lambda: not living([victim]))
+    assert living([other])
     assert all_compiled(barn, function)
-    assert alive(other)
+    assert living([other])
 
 
 def test_a_worker_that_crashes_in_mid_compile_is_retried(barn: farm.Farm, tmp_path: Path) -> None:
@@ -199,7 +182,7 @@ def test_a_foreman_killed_in_mid_compile_costs_time_only(barn: farm.Farm, tmp_pa
     function = ask(barn, tmp_path)
     workers = compiling(os.getpid())
     psutil.Process().children()[0].send_signal(number)
-    eventually(lambda: not any(map(alive, workers)))
+    eventually(lambda: not living(workers))
     assert all_compiled(barn, function)
 
 
@@ -211,10 +194,10 @@ def test_the_end_of_a_script_waits_no_longer_than_its_grace(tmp_path: Path, clos
         assert process.stdin is not None and process.stderr is not None
         start = time.monotonic()
         process.stdin.close()
-        assert process.wait(SUITE_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         took_s = time.monotonic() - start
         assert process.stderr.read() == ""
-        eventually(lambda: not any(map(alive, tree)), 1.0)
+        eventually(lambda: not living(tree), 1.0)
     assert took_s < 2.0 + 1.0  # the pool's own grace is 2 s; a farm that is closed first has its setting's
 
 
@@ -239,7 +222,7 @@ def test_closing_is_harmless_in_any_order(tmp_path: Path) -> None:
         print("closed", flush=True)
     """
     with front(tmp_path, script) as process:
-        out, err = process.communicate(timeout=SUITE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, out, err) == (0, "closed\nclosed again\n", "")
 
 
@@ -260,7 +243,7 @@ def test_a_daemonic_child_of_multiprocessing_can_be_a_front(tmp_path: Path) -> N
         process.join()
     """
     with front(tmp_path, script) as process:
-        out, err = process.communicate(timeout=SUITE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert (out, err) == ("True 1\n", "")
 
 
@@ -273,11 +256,11 @@ def test_workers_started_without_a_foreman_compile_and_leave_nothing(tmp_path: P
         tree = workers()
         process.kill()
         process.wait()
-        eventually(lambda: not any(map(alive, tree)), 1.0)
+        eventually(lambda: not living(tree), 1.0)
     with front(
         tmp_path,
         script + textwrap.dedent(COMPILES) + "print(barn.wait_for(None, 90))\n"
         "print(barn.stats().compiled + barn.stats().loaded, function(np.ones(3)))\n",
     ) as process:
-        out, err = process.communicate(timeout=SUITE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert (out, err) == ("asked\nTrue\n2 1.0\n", "")  # what the killed workers had published is loaded
