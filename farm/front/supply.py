@@ -46,7 +46,7 @@ class Supply:
         self._record = record
         self._chance = chance
         # Guards _pools, _dead, _store, _store_opened and _closed. Nothing that blocks is done with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pools: dict[Foundation, Pool] = {}
         """One for each set of settings that a process is built with: normally one. Never removed: an idle pool has no
         process."""
@@ -82,7 +82,6 @@ class Supply:
         problems: list[StoreRefused | OSError] = []
         with self._lock:
             if not self._store_opened:
-                self._store_opened = True
                 try:
                     self._store = DiskStore(
                         config.cache_dir,
@@ -96,6 +95,7 @@ class Supply:
                     problem = refusal
                 if self._store is not None:
                     problems = self._store.problems
+                self._store_opened = True
             store = self._store
         for one in problems:
             self._tell(one, "a lower cache directory is left out")
@@ -137,7 +137,7 @@ class Supply:
                 raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
             pool = self._pools.get(built_with)
             if pool is None:
-                pool = self._pools[built_with] = Pool(
+                made = Pool(
                     workers_max=number,
                     task=TASK,
                     preload=PRELOAD,
@@ -151,6 +151,7 @@ class Supply:
                     exit_grace_s=config.exit_grace_s,
                     on_event=self._note_death,
                 )
+                pool = self._pools.setdefault(built_with, made)
             return pool
 
     def _note_death(self, event: PoolEvent) -> None:

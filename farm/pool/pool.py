@@ -82,7 +82,7 @@ class Pool:
         self._ids = itertools.count(1)
         self._owner_pid = os.getpid()
         # Guards _closed, _loop and _thread. Nothing that blocks or calls out is done with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None
@@ -140,10 +140,16 @@ class Pool:
                 listener=self._listener,
                 stop_intake=self._stop_intake,
             )
-            thread = threading.Thread(target=loop.run, name="farm-pool", daemon=True)
+            thread = threading.Thread(target=self._run, args=(loop,), name="farm-pool", daemon=True)
             thread.start()
             self._loop, self._thread = loop, thread
         return self._loop
+
+    def _run(self, loop: Loop) -> None:
+        with self._lock:  # whoever started this thread has noted it, or was interrupted before and will start another
+            if self._loop is not loop:
+                return
+        loop.run()
 
     def _note(self, event: on.Event) -> None:
         if self._loop is not None:
@@ -170,7 +176,7 @@ class Pool:
             thread.join(END_S * 2)
 
     def _abandon(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         loop, self._loop, self._thread, self._closed = self._loop, None, None, True
         if loop is not None:
             loop.abandon()

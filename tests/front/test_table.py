@@ -245,7 +245,7 @@ def test_racing_callers_make_one_job() -> None:
 
         def call(table: Table[str, int] = table, profiler: Profiler = profiler, jobs: list[Flight[int]] = jobs) -> None:
             entry = table.lookup_or_create("a")
-            flight = entry.reserve(lambda n: profiler.should_compile("f", CompileMode.ASYNC, n).compiles)
+            flight = entry.reserve(lambda n: profiler.should_compile("f", CompileMode.ASYNC, n, object()).compiles)
             if flight is not None:
                 jobs.append(flight)
 
