@@ -42,6 +42,7 @@ from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
+from farm.pool import launch
 from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
@@ -448,11 +449,18 @@ class Settler:
         with self._lock:  # whoever started it has noted it, or was interrupted before and will start another one
             if self._installer is not threading.current_thread():
                 return
-        while (pending := self._arrived.get()) is not None:
+        while (pending := self._next_arrival()) is not None:
             try:
                 self.settle(pending)
             except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
                 LOG.exception("installing %s failed", pending.label)
+
+    def _next_arrival(self) -> Pending | None:
+        launch.leave_signals_to_others()
+        try:
+            return self._arrived.get()
+        finally:
+            launch.take_signals()
 
     def close(self, grace_s: float) -> None:
         """Stop intake, end the pool and the installer."""

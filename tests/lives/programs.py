@@ -81,7 +81,9 @@ def eventually(claim: Callable[[], object], bound_s: float = BOUND_S) -> None:
 
 
 @contextlib.contextmanager
-def program(folder: Path, script: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+def program(
+    folder: Path, script: str, stdin: int = subprocess.PIPE, **variables: str
+) -> Iterator["subprocess.Popen[str]"]:
     """Run a script with COMMON before it and two workers. All of its session is ended with the block."""
     path = folder / "program.py"
     path.write_text(COMMON.format(root=str(ROOT)) + textwrap.dedent(script))
@@ -95,7 +97,7 @@ def program(folder: Path, script: str, **variables: str) -> Iterator["subprocess
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", str(path)],
-        stdin=pipe,
+        stdin=stdin,
         stdout=pipe,
         stderr=pipe,
         text=True,
