@@ -29,7 +29,7 @@ from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.status import Status, complete
 from farm.front.table import CompileState, Entry, Flight
-from farm.observe.listeners import Listener, set_level
+from farm.observe.listeners import LOG, Listener, set_level
 from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
@@ -62,6 +62,8 @@ class Farm:
         # Guards _settler, _pending, _dispatchers and _closed. Nothing that blocks is done with it held; an entry's
         # lock, the profiler's and the counters' may be taken inside it, never the other way round.
         self._lock = threading.RLock()
+        # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
+        self._configuring = threading.RLock()
         self._settler: Settler | None = None
         self._pending: dict[Any, Pending] = {}
         self._closed = False
@@ -124,6 +126,10 @@ class Farm:
 
     def configure(self, **changes: object) -> None:
         """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
+        with self._configuring:
+            self._configure(changes)
+
+    def _configure(self, changes: dict[str, object]) -> None:
         changed = self.config.with_changes(**changes)
         settler = self._settler
         if settler is not None:
@@ -163,6 +169,11 @@ class Farm:
             if not self.settler().wait(pending, None if end is None else max(0.0, end - time.monotonic())):
                 return False
         return True
+
+    def wait_if_it_installs(self) -> None:
+        """Before waiting for futures in a listener or a callback, whose thread may be the one that completes them."""
+        if self._settler is not None and self._settler.installs_here:
+            self.wait()
 
     def close(self, grace_s: float | None = None) -> None:
         """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python.
@@ -455,7 +466,12 @@ class Farm:
                     again.futures += pending.futures
                     pending.futures.clear()
         while pending.futures:
-            complete(pending.futures[-1], pending.entry)
+            try:
+                complete(pending.futures[-1], pending.entry)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a SystemExit of a callback: in the installer it would be the end of all futures
+                LOG.exception("a callback of a future of %s raised", pending.label)
             pending.futures.pop()
 
     # -- forks -------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ A pending is settled once, under numba's compiler lock, by whoever comes first: 
 (it may hold that lock already, so nobody else could) or the installer thread. The pool's thread never
 takes the lock: it completes the pending's answer and queues it. Events go out when the lock is released.
 
-Ctrl-C may come at any place. Whoever it meets gets it; what they had begun to settle is given up, so that the
-next call asks again, unless its machine code is installed already; and what is done on the way out may be done twice.
+Ctrl-C may come anywhere. Whoever it meets gets it; what they had begun to settle is given up, so that the next call
+asks again, unless its machine code is installed already. What is done on the way out may be done twice.
 """
 
 import contextlib
@@ -361,8 +361,7 @@ class Settler:
         started = time.perf_counter()
         stored = pending.stored or self._fetch(built)
         if not isinstance(stored, Stored):
-            self._ask_for_bytes(pending, built)
-            return
+            return self._ask_for_bytes(pending, built)
         if pending.stored is None:
             pending.stored = stored
         self._tell_load(pending, stored)
@@ -461,6 +460,11 @@ class Settler:
             return self._arrived.get()
         finally:
             launch.take_signals()
+
+    @property
+    def installs_here(self) -> bool:
+        """Whether this thread is the installer."""
+        return threading.current_thread() is self._installer
 
     def close(self, grace_s: float) -> None:
         """Stop intake, end the pool and the installer."""
