@@ -8,6 +8,7 @@ front ran at less than half speed.
 
 import contextlib
 import ctypes
+import faulthandler
 import multiprocessing.spawn
 import os
 import signal
@@ -109,7 +110,10 @@ def take_signals() -> None:
 
 
 def reset_signals() -> None:
-    """Default dispositions and an empty mask: an inherited SIG_IGN for SIGCHLD loses exit codes."""
+    """Default dispositions and an empty mask: an inherited SIG_IGN for SIGCHLD loses exit codes.
+
+    But for SIGUSR1, at which a process of ours writes the stacks of its threads into its output.
+    """
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -117,4 +121,6 @@ def reset_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if hasattr(signal, "SIGXFSZ"):  # a file size limit is an error of the write then, as everywhere in Python
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    if hasattr(faulthandler, "register"):  # asked by SIGUSR1 a process of ours writes where its threads are
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
