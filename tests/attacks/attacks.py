@@ -3,7 +3,8 @@
 from typing import Final
 
 import files
+import lives
 import races
 
-ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS}
+ATTACKS: Final = {**races.ATTACKS, **files.ATTACKS, **lives.ATTACKS}
 """By what is tried."""
