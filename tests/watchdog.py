@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -128,9 +129,20 @@ def file_locks() -> set[str]:
     return set()
 
 
-def temporary() -> set[str]:
-    """Directories of ours where temporary ones belong."""
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(("farm-", ".farm-"))}
+@contextlib.contextmanager
+def temporary_directory(place: Path) -> Iterator[None]:
+    """Have temporary directories made there, also by child processes: so whose they are is known."""
+    place.mkdir(exist_ok=True)
+    before = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(place)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before[0]
+        if before[1] is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before[1]
 
 
 class Census:
@@ -139,7 +151,7 @@ class Census:
     def __init__(self) -> None:
         self._farms = ends.farms()
         self._children, self._threads = children(), set(threading.enumerate())
-        self._locks, self._temporary = file_locks(), temporary()
+        self._locks, self._temporary = file_locks(), set(os.listdir(tempfile.gettempdir()))
 
     def left(self) -> list[str]:
         """What the test has left behind, for people."""
@@ -152,16 +164,18 @@ class Census:
             if thread.name.startswith("farm-") or not thread.daemon:
                 found.append(f"thread {thread.name}")
         found += [f"file lock {where}" for where in file_locks() - self._locks]
-        found += [f"temporary directory {name}" for name in temporary() - self._temporary]
+        added = set(os.listdir(tempfile.gettempdir())) - self._temporary
+        found += [f"temporary directory {name}" for name in added if name.startswith(("farm-", ".farm-"))]
         return found
 
 
 @pytest.fixture(autouse=True)
-def nothing_outlives_the_test() -> Iterator[None]:
+def nothing_outlives_the_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fails a test that leaves a process, a thread, a lock or a directory behind."""
-    before = Census()
-    yield
-    end = time.monotonic() + GONE_S
-    while (left := before.left()) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not left, f"left behind: {'; '.join(left)}"
+    with temporary_directory(tmp_path_factory.getbasetemp() / "tmp"):
+        before = Census()
+        yield
+        end = time.monotonic() + GONE_S
+        while (left := before.left()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not left, f"left behind: {'; '.join(left)}"

@@ -1,6 +1,7 @@
 """The watchdog of the tests themselves: that it ends what hangs, says where everybody was, and sees what is left."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -123,8 +124,7 @@ LEAVES = """
         kept.append(open(tmp_path / "lock", "w"))
         fcntl.flock(kept[-1], fcntl.LOCK_EX)
 
-    def test_a_directory(tmp_path):
-        tempfile.tempdir = str(tmp_path)
+    def test_a_directory():
         kept.append(tempfile.mkdtemp(prefix="farm-left-"))
 
     def test_nothing():
@@ -140,7 +140,7 @@ LEAVES = """
 
 def test_what_a_test_leaves_behind_is_seen_and_what_is_of_wider_scope_may_stay(tmp_path: Path) -> None:
     done = pytest_on(tmp_path, LEAVES)
-    errors = [line for line in done.stdout.splitlines() if line.startswith("E       AssertionError: left behind: ")]
+    errors = re.findall(r"^E +AssertionError: left behind: (.*)$", done.stdout, re.MULTILINE)
     kinds = ["process ", "thread mine", "thread farm-pool", "file lock ", "temporary directory farm-left-"]
     assert len(errors) == len(kinds), done.stdout + done.stderr
     assert all(kind in error for kind, error in zip(kinds, errors, strict=True)), errors
