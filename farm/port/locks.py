@@ -7,7 +7,7 @@ numba and llvmlite took in between and did not give back is given back on the wa
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from llvmlite.binding import ffi
@@ -29,23 +29,30 @@ def holds_compiler_lock() -> bool:
 def with_compiler_lock(work: Callable[[], T], timeout_s: float | None = None) -> T | None:
     """What `work` gives with the compiler lock held; None if the lock could not be had in that time.
 
-    Whatever `work` raises, this thread holds each lock as often as before.
+    Whatever `work` raises, this thread holds each lock as often as before. Also if it raises nothing: what is raised in
+    a finalizer Python drops, and llvmlite's finalizers take its lock.
     """
     before = [_depth(lock) for lock in LOCKS]
     taken: list[bool] = []
     try:
         # One step: the lock is had and noted, or neither. An assignment would be two.
         taken.extend(map(compiler_lock.acquire, (True,), (-1 if timeout_s is None else timeout_s,)))
-        return work() if taken[0] else None
+        result = work() if taken[0] else None
+        _give_back(LOCKS[1:], before[1:])
+        return result
     except BaseException:
         taken.clear()
-        for lock, depth in zip(LOCKS, before, strict=True):
-            while _depth(lock) > depth:
-                lock.release()
+        _give_back(LOCKS, before)
         raise
     finally:
         if taken == [True]:
             compiler_lock.release()
+
+
+def _give_back(locks: Sequence[Any], depths: Sequence[int]) -> None:
+    for lock, depth in zip(locks, depths, strict=True):
+        while _depth(lock) > depth:
+            lock.release()
 
 
 def _depth(lock: Any) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from programs import eventually, run
+from sessions import eventually, run
 
 import farm
 from farm import CompileState

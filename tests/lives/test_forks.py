@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from programs import run
+from sessions import run
 
 FORKS = """
 def fork(in_child, leave=os._exit):

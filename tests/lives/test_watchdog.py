@@ -8,7 +8,7 @@ import textwrap
 import time
 from pathlib import Path
 
-from programs import BOUND_S, ROOT
+from sessions import BOUND_S, ROOT
 
 HANGS = """
     import threading, farm, pytest
