@@ -92,6 +92,9 @@ def compile_all(
         entries.append(entry)
         places.setdefault(owner.future(entry), []).append(place)
 
+    for owner in {function.farm() for function, _, _ in asked}:
+        owner.wait_if_it_installs()
+
     def row(place: int) -> Row:
         function, arguments, _ = asked[place]
         return Row(function=function.label, signature=function.types_label(arguments), status=status_of(entries[place]))

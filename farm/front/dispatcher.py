@@ -37,7 +37,6 @@ from farm.port.dispatch import (
     Types,
     are_literal,
     argument_types,
-    compiler_lock,
     fingerprint,
     fold,
     force_literals,
@@ -45,6 +44,7 @@ from farm.port.dispatch import (
     unfold,
     with_literals,
 )
+from farm.port.locks import with_compiler_lock
 
 if TYPE_CHECKING:
     from farm.front.farm import Farm
@@ -90,7 +90,7 @@ class FarmDispatcher(HookedDispatcher):
         self._literal_positions: dict[Types, tuple[int, ...]] = {}
         # Guards _megamorphic_told, _tallies, _dropped, the adding to numba's `shortcuts` and the setting of
         # body_is_slow. Nothing is called with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def types_label(self, arguments: Types) -> str:
         """`int64, float64`, for people."""
@@ -249,10 +249,11 @@ class FarmDispatcher(HookedDispatcher):
     def drop_shortcuts(self, arguments: Types) -> None:
         """The compile of these types is over: its calls are asked about again."""
         with self._lock:
-            gone = self._tallies.pop(arguments, [])
-            for mark, _ in gone:
-                del self.shortcuts[mark]
+            gone = self._tallies.get(arguments, [])
+            for mark, _ in gone:  # before they are forgotten: a shortcut that is left would keep its calls in Python
+                self.shortcuts.pop(mark, None)
             self._dropped += [tally for _, tally in gone]
+            self._tallies.pop(arguments, None)
         self.farm().record.calls_by_shortcut(self, sum(tally.drain() for _, tally in gone))
 
     def drain_shortcuts(self) -> int:
@@ -278,7 +279,7 @@ class FarmDispatcher(HookedDispatcher):
 
     def reset_in_child(self) -> None:
         """In a forked child: locks anew, nothing in progress, and the machine code stays."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.shortcuts.clear()
         self._tallies.clear()
         self._dropped.clear()  # their locks too may have been held
@@ -312,13 +313,7 @@ class FarmDispatcher(HookedDispatcher):
 
         What is pending is overtaken: its result is dropped. Functions that are compiled by value wait for their calls.
         """
-        with compiler_lock:  # so that nothing is installed between the two steps
-            for entry in self.table.entries():
-                entry.recompile()
-                self.drop_shortcuts(entry.key)
-            if self.declared:
-                self.installation.open_list()
-            had = self.installation.discard()
+        had = with_compiler_lock(self._forget_machine_code) or ()
         self._differs = None
         self._literal_positions.clear()
         if self.declared:
@@ -327,6 +322,15 @@ class FarmDispatcher(HookedDispatcher):
         for arguments in had:
             if not are_literal(arguments, tuple(range(len(arguments)))):
                 self.result_for(arguments, None)
+
+    def _forget_machine_code(self) -> tuple[Types, ...]:
+        """With the compiler lock held, so that nothing is installed in between. Gives the types there were."""
+        for entry in self.table.entries():
+            entry.recompile()
+            self.drop_shortcuts(entry.key)
+        if self.declared:
+            self.installation.open_list()
+        return self.installation.discard()
 
     # -- pickling ----------------------------------------------------------------------------------------
 

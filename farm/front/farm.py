@@ -4,9 +4,7 @@ Everything here is cheap to import and to make. What compiles (functors, the poo
 comes in with the first compile.
 """
 
-import atexit
 import contextlib
-import functools
 import threading
 import time
 import weakref
@@ -24,22 +22,25 @@ from farm.errors import (
     SignatureError,
     VerifyFailed,
 )
+from farm.front import ends
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
-from farm.front.status import Status, status_of
-from farm.front.table import CompileState, Entry
-from farm.observe.listeners import Listener, set_level
+from farm.front.status import Status, complete
+from farm.front.table import CompileState, Entry, Flight
+from farm.observe.listeners import LOG, Listener, set_level
 from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
+from farm.port.locks import with_compiler_lock
 from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
     from farm.front.settle import Settler
+    from farm.store.artifact import Stored
 
 
 class Farm:
@@ -55,12 +56,14 @@ class Farm:
         self.record: Final = Record(lambda: self.config, self._limits())
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
-        _farms.add(self)
+        ends.remember(self)
 
     def _reset(self) -> None:
         # Guards _settler, _pending, _dispatchers and _closed. Nothing that blocks is done with it held; an entry's
         # lock, the profiler's and the counters' may be taken inside it, never the other way round.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
+        self._configuring = threading.RLock()
         self._settler: Settler | None = None
         self._pending: dict[Any, Pending] = {}
         self._closed = False
@@ -109,7 +112,9 @@ class Farm:
         """The counters as they are now."""
         for dispatcher in self._own():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
-        return self.record.counters.stats()
+        with self._lock:
+            pending = sum(not one.ended for one in self._pending.values())
+        return self.record.counters.stats(pending)
 
     def add_listener(self, listener: Listener) -> None:
         """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
@@ -121,6 +126,10 @@ class Farm:
 
     def configure(self, **changes: object) -> None:
         """Change settings of a farm in use. Raises ConfigError, and for the pool's own settings once it runs."""
+        with self._configuring:
+            self._configure(changes)
+
+    def _configure(self, changes: dict[str, object]) -> None:
         changed = self.config.with_changes(**changes)
         settler = self._settler
         if settler is not None:
@@ -161,6 +170,11 @@ class Farm:
                 return False
         return True
 
+    def wait_if_it_installs(self) -> None:
+        """Before waiting for futures in a listener or a callback, whose thread may be the one that completes them."""
+        if self._settler is not None and self._settler.installs_here:
+            self.wait()
+
     def close(self, grace_s: float | None = None) -> None:
         """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python.
 
@@ -191,7 +205,7 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             try:
-                result = self.result(dispatcher, entry) if self.works else self._without_farm(dispatcher, entry, None)
+                result = self._result_of_any_farm(dispatcher, entry, None)
             except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
@@ -223,16 +237,16 @@ class Farm:
         if mode is not CompileMode.STRICT and not self.settler().can_install():
             return
         verdicts: list[Verdict] = []
+        slot = object()
 
         def decide(requests: int) -> bool:
-            verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests))
+            verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
-        pending = self._reserve(dispatcher, entry, None, decide)
+        pending = self._take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is not None:
-            self.settler().hand_over(pending, waited=mode is CompileMode.STRICT)
             if mode is not CompileMode.STRICT:
                 self.settler().settle_if_free(pending)
         elif not verdicts:
@@ -256,20 +270,30 @@ class Farm:
         """No compile now, says the policy. What the store has is loaded all the same."""
         found = self.settler().stored(dispatcher, entry.key)
         if found is not None:
-            pending = self._reserve(dispatcher, entry, None, None)
+            pending = self._take(dispatcher, entry, None, found=found)
             if pending is not None:
-                self.settler().take_stored(pending, found)
                 self.settler().settle_if_free(pending)
 
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
-        if not self.works and entry.snapshot().state is not CompileState.COMPILED:
-            return self._without_farm(dispatcher, entry, return_type)
         try:
-            return self.result(dispatcher, entry, return_type)
+            return self._result_of_any_farm(dispatcher, entry, return_type)
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
+
+    def _result_of_any_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
+        """Wait for the result, also of a farm that is off, or closed, or is closed meanwhile. Raises numba's errors."""
+        if self.works or entry.snapshot().state is CompileState.COMPILED:
+            try:
+                return self.result(dispatcher, entry, return_type)
+            except FarmClosed:
+                if self.works:
+                    raise
+        if ends.exits() and threading.current_thread().daemon:
+            # Such a thread ends with the process, wherever it is. A compile would have it end in the middle of LLVM.
+            threading.Event().wait()
+        return self._without_farm(dispatcher, entry, return_type)
 
     def _without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
         """What cannot run as Python, or must not, compiles here when the farm is off or closed: as with numba."""
@@ -277,16 +301,21 @@ class Farm:
             raise Degraded(
                 DegradedReason.FORKED_UNLOCKED, f"{dispatcher.signature_label(entry.key)} cannot be compiled"
             )
+        return with_compiler_lock(lambda: self._compile_without_farm(dispatcher, entry, return_type))
+
+    def _compile_without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
         from farm.front.settle import Settler
 
-        started = time.perf_counter()
-        result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
-        origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
-        result = dispatcher.install(entry.key, result)
-        entry.note_origin(origin)
+        result = dispatcher.overloads.get(entry.key)  # from a compile that was under way when the farm was closed
+        if result is None:
+            started = time.perf_counter()
+            result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
+            origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
+            result = dispatcher.install(entry.key, result)
+            entry.note_origin(origin)
+            self.record.counters.count(Count.LOCAL, dispatcher.label)
+            self.record.counters.spend(Duration.COMPILE, origin.compile_s, dispatcher.label)
         entry.publish_at_once(result)
-        self.record.counters.count(Count.LOCAL, dispatcher.label)
-        self.record.counters.spend(Duration.COMPILE, origin.compile_s, dispatcher.label)
         return result
 
     def submit(
@@ -304,10 +333,8 @@ class Farm:
             entries.append(entry)
             if not self.works or not self.settler().can_install():
                 continue
-            pending = self._reserve(dispatcher, entry, return_type, None, batch=not waited)
-            if pending is not None:
-                self.settler().hand_over(pending, waited=waited)
-            elif waited and (running := self.pending(dispatcher, arguments)) is not None:
+            pending = self._take(dispatcher, entry, return_type, waited=waited, batch=not waited)
+            if pending is None and waited and (running := self.pending(dispatcher, arguments)) is not None:
                 running.note_wait()
         return entries
 
@@ -320,32 +347,57 @@ class Farm:
             if pending is not None:
                 pending.futures.append(future)
                 return future
-        _complete(future, entry)
+        complete(future, entry)
         return future
 
-    def _reserve(
+    def _take(
         self,
         dispatcher: FarmDispatcher,
         entry: Entry[Types, Any],
         return_type: Any | None,
-        decide: Callable[[int], bool] | None,
+        decide: Callable[[int], bool] | None = None,
+        slot: object | None = None,
         *,
+        waited: bool = False,
         batch: bool = False,
+        found: "Stored | None" = None,
     ) -> Pending | None:
-        """Take the entry; None if it is not ours to compile.
+        """Take the entry and hand it over; None if it is not ours to compile. `found` is what the store has for it.
 
-        State and slot are taken here, in the caller, before the job is handed over: otherwise two
-        callers would queue it twice, and the limit on running compiles would be blind.
+        Whoever is interrupted in here, by Ctrl-C, gives it up: a job that a worker has may go on, and the next call
+        asks again. What is done on the way out may be done twice, as nobody can know how far it was.
         """
-        self.settler()  # brings in modules, which may be interrupted: not with the entry taken
-        with self._lock:  # whoever sees the flight finds its pending: a waiter without it could not settle it
-            flight = entry.reserve(decide)
-            if flight is None:
-                return None
-            pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), decide is not None, batch)
-            self._pending[flight] = pending
-            self.record.count_started()
+        settler = self.settler()  # brings in modules, which may be interrupted: not with the entry taken
+        taken: list[Flight[Any]] = []
+        try:
+            # State and slot are taken here, in the caller, before the job is handed over: otherwise two callers would
+            # queue it twice, and the limit on running compiles would be blind.
+            with self._lock:  # whoever sees the flight finds its pending: a waiter without it could not settle it
+                flight = entry.reserve(decide, taken.append)
+                if flight is None:
+                    if slot is not None:
+                        self.record.profiler.release(slot)
+                    return None
+                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch)
+                self._pending[flight] = pending
+            if found is not None:
+                settler.take_stored(pending, found)
+            else:
+                settler.hand_over(pending, waited=waited)
+        except BaseException:
+            self._give_up(entry, taken, slot)
+            raise
         return pending
+
+    def _give_up(self, entry: Entry[Types, Any], taken: list[Flight[Any]], slot: object | None) -> None:
+        self.record.profiler.release(slot)
+        for flight in taken:
+            entry.give_up(flight)
+            with self._lock:
+                pending = self._pending.get(flight)
+            if pending is not None:
+                self.record.count_ended(pending)
+                self._forget(pending)
 
     def result(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None = None) -> Any:
         """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it.
@@ -370,9 +422,7 @@ class Farm:
     def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
         if not self.works:
             raise FarmClosed()
-        pending = self._reserve(dispatcher, entry, return_type, None)
-        if pending is not None:
-            self.settler().hand_over(pending, waited=True)
+        self._take(dispatcher, entry, return_type, waited=True)
 
     def raises_for_good(self, error: BaseException | None) -> bool:
         """Whether calls of what failed so raise its error, though they could run the fallback."""
@@ -396,7 +446,7 @@ class Farm:
         if settler is None:
             from farm.front.settle import Settler
 
-            _close_all_at_exit()
+            ends.close_all_at_exit()
             made = Settler(lambda: self.config, self.record, self._forget)
             with self._lock:
                 settler = self._settler = self._settler or made
@@ -404,11 +454,28 @@ class Farm:
         return settler
 
     def _forget(self, pending: Pending) -> None:
+        """It is over. Who waits for it by a future hears of the next attempt, if this one was overtaken or given up.
+
+        Harmless when repeated: whoever is interrupted in here does it again.
+        """
         with self._lock:
             self._pending.pop(pending.flight, None)
-            futures = list(pending.futures)
-        for future in futures:
-            _complete(future, pending.entry)
+        if pending.futures and pending.flight.overtaken and self.works:
+            self.submit(pending.dispatcher, [(pending.entry.key, pending.return_type)])
+            flight = pending.entry.snapshot().flight
+            with self._lock:
+                again = None if flight is None else self._pending.get(flight)
+                if again is not None:
+                    again.futures += pending.futures
+                    pending.futures.clear()
+        while pending.futures:
+            try:
+                complete(pending.futures[-1], pending.entry)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a SystemExit of a callback: in the installer it would be the end of all futures
+                LOG.exception("a callback of a future of %s raised", pending.label)
+            pending.futures.pop()
 
     # -- forks -------------------------------------------------------------------------------------------
 
@@ -418,6 +485,10 @@ class Farm:
         `unlocked`: the process forked in the middle of a compile, so that nothing can be compiled here.
         """
         closed = self._closed
+        for pending in self._pending.values():
+            for future in pending.futures:  # nobody here will complete it: whoever waits for it is told so
+                future.__init__()  # type: ignore[misc]  # its lock may have been held
+                future.cancel()
         self._reset()
         self._closed = closed
         self.record.reset_in_child()
@@ -427,38 +498,3 @@ class Farm:
         if unlocked:
             self.config = self.config.with_changes(enabled=False)
             self.record.degraded(DegradedReason.FORKED_UNLOCKED, mild=True)
-
-
-@functools.cache
-def _close_all_at_exit() -> None:
-    """Registered once the pool's module is there: it closes its pools at exit, and what is registered last runs first.
-
-    The other way round a farm that does not know of the end would compile here what its pool gives up.
-    """
-    atexit.register(_close_all)
-
-
-def _close_all() -> None:
-    """All farms share one grace: the longest."""
-    farms = list(_farms)
-    end = time.monotonic() + max((farm.config.exit_grace_s for farm in farms), default=0.0)
-    for farm in farms:
-        farm.close(max(0.0, end - time.monotonic()))
-
-
-def _complete(future: "Future[Status]", entry: Entry[Types, Any]) -> None:
-    if not future.set_running_or_notify_cancel():  # its owner cancelled it, and whoever waits for it hears of that now
-        return
-    status = status_of(entry)
-    if status.error is not None:
-        future.set_exception(status.error)
-    else:
-        future.set_result(status)
-
-
-_farms: "weakref.WeakSet[Farm]" = weakref.WeakSet()
-
-
-def farms() -> tuple[Farm, ...]:
-    """Every farm of this process."""
-    return tuple(_farms)

@@ -27,7 +27,7 @@ class Installation:
     def __init__(self, dispatcher: HookedDispatcher) -> None:
         self._dispatcher = dispatcher
         # Guards `_calls`. Nothing is called with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._calls: Counter[Types] = Counter()
 
     def install(self, arguments: Types, result: Any, *, probation: bool) -> Any:
@@ -69,7 +69,7 @@ class Installation:
 
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def discard(self) -> tuple[Types, ...]:
         """Forget everything installed; returns the argument types there were."""

@@ -1,4 +1,4 @@
-"""Pending: one compile on its way, from the moment its entry is reserved until it is settled."""
+"""Pending: one compile on its way, from the moment its entry is reserved until it is settled, or given up."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -62,15 +62,15 @@ class Overtaken(Exception):
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """One compile on its way. `settled` is guarded by numba's compiler lock."""
+    """One compile on its way. `claim` is guarded by numba's compiler lock."""
 
     dispatcher: "FarmDispatcher"
     entry: "Entry[Types, Any]"
     flight: Flight[Any]
     return_type: Any | None
     caller_flags: Any | None
-    on_demand: bool
-    """Whether it holds a slot of the limit on running compiles."""
+    slot: object | None
+    """What it holds of the limit on running compiles; None if it holds nothing."""
     batch: bool
     answer: "Future[FinalAnswer]" = field(default_factory=Future)
     """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
@@ -91,9 +91,19 @@ class Pending:
     """What unpickling took, and reading if it came later, in the thread that was last to do it."""
     load_told: bool = False
     """Whether the start of the load was told. Guarded by the settler's lock."""
-    settled: bool = False
+    claim: object | None = None
+    """Belongs to whoever settles it, once there is somebody."""
+    origin: "Origin | None" = None
+    """How its machine code was obtained, once it is."""
+    ended: bool = False
+    """Whether it counts as pending no longer."""
     futures: "list[Future[Status]]" = field(default_factory=list)
     """Completed once it is settled. Guarded by the farm's lock."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is settled, or being settled."""
+        return self.claim is not None
 
     @property
     def label(self) -> str:

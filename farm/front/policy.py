@@ -148,36 +148,36 @@ class Profiler:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # Guards _profiles and _ongoing; held for arithmetic only, and no method here calls out.
+        # Guards _profiles and _slots; held for arithmetic only, and no method here calls out.
         # May be taken while a table entry's lock is held (`Entry.reserve`), so no lock is taken inside it.
         # Re-entrant, as a collection in here may end a dispatcher, whose finalizer calls `forget`.
         self._lock = threading.RLock()
         self._profiles: dict[Hashable, FunctionProfile] = {}
-        self._ongoing = 0
+        self._slots: set[object] = set()
+        """What on-demand compiles hold. Not a number: who is interrupted cannot know whether it was counted."""
 
-    def should_compile(self, function: Hashable, mode: CompileMode, request_count: int) -> Verdict:
-        """Count, decide, and on a yes take a slot, in one lock section. A slot taken is given back by `release`."""
+    def should_compile(self, function: Hashable, mode: CompileMode, request_count: int, slot: object) -> Verdict:
+        """Count, decide, and on a yes take the slot, in one lock section. A slot taken is given back by `release`."""
         with self._lock:
             before = self._profiles.get(function, FunctionProfile())
             verdict = should_compile(
-                mode, before, request_count=request_count, ongoing=self._ongoing, limits=self.limits
+                mode, before, request_count=request_count, ongoing=len(self._slots), limits=self.limits
             )
             self._profiles[function] = verdict.profile
-            self._ongoing += verdict.compiles
+            if verdict.compiles:
+                self._slots.add(slot)
             return verdict
 
-    def release(self) -> None:
-        """Give back the slot of one on-demand compile that has ended: well, badly, or overtaken."""
+    def release(self, slot: object) -> None:
+        """Give back what an on-demand compile held that has ended: well, badly, or overtaken. Harmless if repeated."""
         with self._lock:
-            if self._ongoing == 0:
-                raise ValueError("no slot is taken: a compile was ended twice, or was never on demand")
-            self._ongoing -= 1
+            self._slots.discard(slot)
 
     @property
     def ongoing(self) -> int:
         """How many on-demand compiles run."""
         with self._lock:
-            return self._ongoing
+            return len(self._slots)
 
     def register_execution(self, function: Hashable) -> FunctionProfile:
         """Count an execution that asks for nothing: compiled code on probation, or a fallback while COMPILING."""
@@ -201,7 +201,7 @@ class Profiler:
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here, and nothing runs."""
         self._lock = threading.RLock()
-        self._ongoing = 0
+        self._slots = set()
 
     def forget(self, function: Hashable) -> None:
         """Drop the counters of a function that is gone."""

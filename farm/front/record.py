@@ -48,10 +48,6 @@ class Record:
         self._warned_of: set[Hashable] = set()
         self.listeners = Listeners(lambda name: self.degraded(DegradedReason.LISTENER_DROPPED, name, mild=True))
 
-    def count_started(self) -> None:
-        """A compile was reserved and is about to be handed over."""
-        self.counters.change_pending(1)
-
     def tell_started(self, pending: Pending) -> None:
         """It was handed over. Not before: a listener may wait for it."""
         dispatcher, arguments = pending.dispatcher, pending.entry.key
@@ -90,10 +86,12 @@ class Record:
             )
 
     def count_ended(self, pending: Pending) -> None:
-        """Nothing is in progress any more for this pending. Before its waiters wake: they may look at the counters."""
-        self.counters.change_pending(-1)
-        if pending.on_demand:
-            self.profiler.release()
+        """Nothing is in progress any more for this pending. Before its waiters wake: they may look at the counters.
+
+        Harmless when repeated: whoever is interrupted in here does it again.
+        """
+        pending.ended = True
+        self.profiler.release(pending.slot)
 
     def count_finished(self, pending: Pending, origin: Origin) -> FunctionProfile:
         """Machine code is about to be published; the function's profile with it."""

@@ -6,6 +6,9 @@
 A pending is settled once, under numba's compiler lock, by whoever comes first: a thread that waits for it
 (it may hold that lock already, so nobody else could) or the installer thread. The pool's thread never
 takes the lock: it completes the pending's answer and queues it. Events go out when the lock is released.
+
+Ctrl-C may come anywhere. Whoever it meets gets it; what they had begun to settle is given up, so that the next call
+asks again, unless its machine code is installed already. What is done on the way out may be done twice.
 """
 
 import contextlib
@@ -40,12 +43,14 @@ from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
+from farm.pool import launch
 from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
-from farm.port.dispatch import are_literal, compiler_lock, compiler_lock_within
+from farm.port.dispatch import are_literal
 from farm.port.load import LoadRefused, Unpacked, link, unpack
+from farm.port.locks import holds_compiler_lock, with_compiler_lock
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
@@ -74,7 +79,7 @@ class Settler:
         self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
         # that blocks is done with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._installer: threading.Thread | None = None
         self._told_of_no_installer = False
         self._closed = False
@@ -99,9 +104,10 @@ class Settler:
         self._deliver(pending)
 
     def hand_over(self, pending: Pending, *, waited: bool) -> None:
-        """Get an answer for the pending: from the store at once, or from a worker later. Never raises, never blocks.
+        """Get an answer for the pending: from the store at once, or from a worker later. Never blocks.
 
-        Whatever goes wrong here is an answer too: otherwise the entry would look in progress for ever.
+        Whatever goes wrong here is an answer too: otherwise the entry would look in progress for ever. Only an
+        interruption is raised; then the caller gives the pending up.
         """
         try:
             functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
@@ -119,11 +125,6 @@ class Settler:
         except Exception as error:  # user objects take part in capturing: whatever they raise, the front compiles
             detail = told(error)
             pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, detail))
-        except BaseException:  # Ctrl-C: the caller's, and the compile goes on without the caller
-            if not pending.answer.done() and pending.ticket is None:
-                pending.answer.set_result(wire.Rejected(RefusalReason.HAND_OVER_FAILED, "interrupted"))
-            self._deliver(pending)
-            raise
         self._deliver(pending)
 
     def _deliver(self, pending: Pending) -> None:
@@ -203,7 +204,7 @@ class Settler:
         while not pending.settled:
             if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
                 return False
-            if end is None or compiler_lock.is_locked():
+            if end is None or holds_compiler_lock():
                 self.settle(pending)
             elif compiles_here(pending.answer):  # which nobody can end in time: it is the installer's
                 break
@@ -211,7 +212,7 @@ class Settler:
                 self._settle_within(pending, max(0.0, end - time.monotonic()))
                 if not pending.settled and time.monotonic() >= end:
                     return False
-        if compiler_lock.is_locked():  # nobody else is settling it: it is over, or this thread is in the middle of it
+        if holds_compiler_lock():  # nobody else is settling it: it is over, or this thread is in the middle of it
             return pending.flight.done.done()
         return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
@@ -221,40 +222,43 @@ class Settler:
         Waits for the compiler lock as long as a compile by numba itself would: for whoever compiles here.
         Not yet, if the answer names an artifact that is not there: then there will be another answer.
         """
-        answer = self._prepare(pending)
-        with compiler_lock:
-            outcome = self._settle_locked(pending, answer)
-        self._finish(pending, outcome)
+        self._settle_within(pending, None)
 
-    def _settle_within(self, pending: Pending, timeout_s: float) -> None:
+    def _settle_within(self, pending: Pending, timeout_s: float | None) -> None:
         """As `settle`, if the compiler lock can be had in that time."""
-        answer = self._prepare(pending)
-        with compiler_lock_within(timeout_s) as held:
-            outcome = self._settle_locked(pending, answer) if held else None
-        self._finish(pending, outcome)
+        answer, claim = self._prepare(pending), object()
+        try:
+            outcome = with_compiler_lock(lambda: self._settle_locked(pending, answer, claim), timeout_s)
+            if outcome is not None:
+                self._tell(pending, outcome)
+                self._on_settled(pending)
+        except BaseException:
+            if pending.claim is claim:
+                pending.entry.give_up(pending.flight)
+                self._record.count_ended(pending)
+                self._on_settled(pending)
+            raise
 
-    def _settle_locked(self, pending: Pending, answer: AnswerFuture) -> Outcome | None:
+    def _settle_locked(self, pending: Pending, answer: AnswerFuture, claim: object) -> Outcome | None:
         """With numba's compiler lock held. None if it was settled before, or another answer took this place."""
         if pending.settled or answer is not pending.answer or not answer.done():
             return None
-        pending.settled = True
-        outcome: Outcome | None = None
+        pending.claim = claim
         try:
-            outcome = self._settle_once(pending, answer)
-        finally:
-            if outcome is None:  # interrupted, by Ctrl-C perhaps: nobody's error, and the next call asks again
-                self._record.count_ended(pending)
-                pending.entry.recompile()
-                self._on_settled(pending)
-        return outcome
+            return self._settle_once(pending, answer)
+        except BaseException:
+            self._settle_interrupted(pending)
+            raise
 
-    def _finish(self, pending: Pending, outcome: Outcome | None) -> None:
-        """Without any lock: tell the listeners, and complete what waits for the pending."""
-        if outcome is not None:
-            try:
-                self._tell(pending, outcome)
-            finally:
-                self._on_settled(pending)
+    def _settle_interrupted(self, pending: Pending) -> None:
+        """With the compiler lock held, in the middle of it: what is installed counts, the rest is given up."""
+        pending.dispatcher.drop_shortcuts(pending.entry.key)
+        self._record.count_ended(pending)
+        result = pending.dispatcher.overloads.get(pending.entry.key)
+        if result is not None and pending.origin is not None and pending.entry.snapshot().flight is pending.flight:
+            pending.entry.note_origin(pending.origin)
+            pending.entry.publish(pending.flight, pending.dispatcher.install(pending.entry.key, result))
+        pending.entry.give_up(pending.flight)
 
     def _settle_once(self, pending: Pending, answer: AnswerFuture) -> Outcome:
         """Everything is counted before the entry is published: whoever waited for it may look at the counters."""
@@ -265,6 +269,7 @@ class Settler:
             result, origin = self._obtain(pending, answer.result())
             if pending.flight.overtaken:
                 raise Overtaken()
+            pending.origin = origin
             result = pending.dispatcher.install(pending.entry.key, result)
         except Exception as error:
             if not isinstance(error, _NO_FAILURE):
@@ -348,8 +353,7 @@ class Settler:
         started = time.perf_counter()
         stored = pending.stored or self._fetch(built)
         if not isinstance(stored, Stored):
-            self._ask_for_bytes(pending, built)
-            return
+            return self._ask_for_bytes(pending, built)
         if pending.stored is None:
             pending.stored = stored
         self._tell_load(pending, stored)
@@ -433,11 +437,26 @@ class Settler:
         return None
 
     def _install_arrivals(self) -> None:
-        while (pending := self._arrived.get()) is not None:  # no bound: a daemon, and `close` sends the None
+        with self._lock:  # whoever started it has noted it, or was interrupted before and will start another one
+            if self._installer is not threading.current_thread():
+                return
+        while (pending := self._next_arrival()) is not None:
             try:
                 self.settle(pending)
             except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
                 LOG.exception("installing %s failed", pending.label)
+
+    def _next_arrival(self) -> Pending | None:
+        launch.leave_signals_to_others()
+        try:
+            return self._arrived.get()  # no bound: a daemon, and `close` sends the None
+        finally:
+            launch.take_signals()
+
+    @property
+    def installs_here(self) -> bool:
+        """Whether this thread is the installer."""
+        return threading.current_thread() is self._installer
 
     def close(self, grace_s: float) -> None:
         """Stop intake, end the pool and the installer."""

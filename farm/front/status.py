@@ -1,5 +1,6 @@
 """Status: where one signature of one function stands, for the user who asks."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -48,3 +49,17 @@ def status_of(entry: Entry[Any, Any] | None) -> Status:
         origin=origin,
         requests=seen.request_count,
     )
+
+
+def complete(future: "Future[Status]", entry: Entry[Any, Any]) -> None:
+    """Give a future what became of an entry, unless it has that already."""
+    if future.done() and not future.cancelled():
+        return
+    # If its owner cancelled it, whoever waits for it hears of that now.
+    if not future.running() and not future.set_running_or_notify_cancel():
+        return
+    status = status_of(entry)
+    if status.error is not None:
+        future.set_exception(status.error)
+    else:
+        future.set_result(status)

@@ -46,10 +46,10 @@ class Supply:
         self._chance = chance
         # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
         # held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # Guards nothing: held while the store is opened, which reads a disk that may be slow, so that it is opened, and
         # told of, once. Who needs no store waits for neither. `_lock` may be taken inside it.
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
         self._pools: dict[Foundation, Pool] = {}
         """One for each set of settings that a process is built with: normally one. Never removed: an idle pool has no
         process."""
@@ -146,7 +146,7 @@ class Supply:
                 raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
             pool = self._pools.get(built_with)
             if pool is None:
-                pool = self._pools[built_with] = Pool(
+                made = Pool(
                     workers_max=number,
                     task=TASK,
                     preload=PRELOAD,
@@ -160,6 +160,7 @@ class Supply:
                     exit_grace_s=config.exit_grace_s,
                     on_event=self._note,
                 )
+                pool = self._pools.setdefault(built_with, made)
             return pool
 
     def _note(self, event: PoolEvent) -> None:

@@ -9,6 +9,7 @@ The states:
 
     UNCOMPILED --reserve--> COMPILING --publish--> COMPILED
                                 |-----fail-------> FAILED      (holds the error)
+                                |-----give up----> UNCOMPILED  (whoever was at it was interrupted)
     any state  --recompile--> UNCOMPILED
 
 Does not decide when to compile (policy.py), and knows neither numba nor the pool: keys are any hashable
@@ -45,6 +46,7 @@ class Action(Enum):
     RESERVE = "reserve"
     PUBLISH = "publish"
     FAIL = "fail"
+    GIVE_UP = "give up"
     RECOMPILE = "recompile"
 
 
@@ -52,6 +54,7 @@ TRANSITIONS: Final[dict[tuple[CompileState, Action], CompileState]] = {
     (CompileState.UNCOMPILED, Action.RESERVE): CompileState.COMPILING,
     (CompileState.COMPILING, Action.PUBLISH): CompileState.COMPILED,
     (CompileState.COMPILING, Action.FAIL): CompileState.FAILED,
+    (CompileState.COMPILING, Action.GIVE_UP): CompileState.UNCOMPILED,
     **{(state, Action.RECOMPILE): CompileState.UNCOMPILED for state in CompileState},
 }
 
@@ -77,10 +80,10 @@ def next_state(state: CompileState, action: Action) -> CompileState:
 
 @dataclass(slots=True, eq=False)
 class Flight(Generic[V]):
-    """One attempt at one entry. Whoever got it from `reserve` must settle it by `publish` or `fail`.
+    """One attempt at one entry. Whoever got it from `reserve` must settle it by `publish`, `fail` or `give_up`.
 
-    `done` completes with the value or the error; it is cancelled if `recompile` overtook the flight.
-    `overtaken` belongs to the entry and is guarded by its lock.
+    `done` completes with the value or the error; it is cancelled if `recompile` overtook the flight, or it was
+    given up. `overtaken` belongs to the entry and is guarded by its lock.
     """
 
     done: "Future[V]" = field(default_factory=Future)
@@ -118,8 +121,9 @@ class Entry(Generic[K, V]):
     def __init__(self, key: K, *, sealed: bool = False) -> None:
         self.key: Final = key
         # Guards every field below, and is held briefly: values are built before, and futures settled after it.
+        # Re-entrant, as all locks of the farm: a signal handler and a finalizer may call it in the middle of this.
         # The table's lock is never taken while it is held; `decide` of `reserve` may take the profiler's.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._state = CompileState.UNCOMPILED
         self._request_count = 0
         self._value: V | None = None
@@ -151,28 +155,35 @@ class Entry(Generic[K, V]):
             self._request_count += 1
             return self._request_count
 
-    def reserve(self, decide: Callable[[int], bool] | None = None) -> Flight[V] | None:
+    def reserve(
+        self, decide: Callable[[int], bool] | None = None, note: Callable[[Flight[V]], object] | None = None
+    ) -> Flight[V] | None:
         """Take the entry for compiling; None if it is not ours to compile.
 
         `decide` gets the request count and is asked only if the entry is UNCOMPILED, with the entry's lock
         held: so exactly one of two racing callers counts, takes the slot, and hands the job over. Without it
-        the answer is yes (batch and STRICT). A caller who gets None looks at `snapshot()`.
+        the answer is yes (batch and STRICT). A caller who gets None looks at `snapshot()`. A caller who may be
+        interrupted in here has the flight noted before the entry is taken, and gives it up then.
         """
         with self._lock:
             if self._state is not CompileState.UNCOMPILED or self._sealed:
                 return None
             if decide is not None and not decide(self._request_count):
                 return None
+            if self._flight is not None:  # a signal handler or a finalizer has called the function in between
+                return None
             flight: Flight[V] = Flight()
+            if note is not None:
+                note(flight)
             self._state = next_state(self._state, Action.RESERVE)
             self._flight = flight
             return flight
 
     def publish_at_once(self, value: V) -> None:
-        """Store a result that was made without a flight, beside the farm; nothing if there is one already."""
+        """Store a result made without a flight, beside a farm that is closed or off; nothing if there is one."""
         with self._lock:
-            if self._state is CompileState.UNCOMPILED:
-                self._state, self._value = CompileState.COMPILED, value
+            if self._state is CompileState.UNCOMPILED or isinstance(self._error, FarmClosed):
+                self._state, self._value, self._error = CompileState.COMPILED, value, None
 
     def publish(self, flight: Flight[V], value: V) -> bool:
         """Store the result and wake the waiters. False: the flight was overtaken, and the result is dropped."""
@@ -194,6 +205,18 @@ class Entry(Generic[K, V]):
         with contextlib.suppress(InvalidStateError):
             flight.done.set_exception(error)
         return True
+
+    def give_up(self, flight: Flight[V]) -> None:
+        """Whoever had taken the entry was interrupted: it is asked for again, unless it is settled. Wakes the waiters.
+
+        Harmless when repeated, and for a flight that never got as far as the entry.
+        """
+        with self._lock:
+            if flight is self._flight:
+                self._state, self._flight = next_state(self._state, Action.GIVE_UP), None
+                self._looked_up = False
+                flight.overtaken = True
+        flight.done.cancel()
 
     def _settle(self, flight: Flight[V], action: Action) -> bool:
         """With the lock held: take the step, unless the flight was overtaken. Settling twice is illegal."""
@@ -238,7 +261,7 @@ class Entry(Generic[K, V]):
 
     def reset_after_fork(self) -> None:
         """In a forked child: whoever was compiling this is not here, and may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._state is CompileState.COMPILING:
             self._state, self._flight = CompileState.UNCOMPILED, None
 
@@ -262,7 +285,7 @@ class Table(Generic[K, V]):
     def __init__(self) -> None:
         # Guards _entries and _closed: whether an entry exists, never what is in it.
         # No entry's lock is taken while it is held, so a busy entry never stops the lookup of another.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: dict[K, Entry[K, V]] = {}
         self._closed = False
 
@@ -294,7 +317,7 @@ class Table(Generic[K, V]):
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = Entry(key, sealed=self._closed)
+                entry = self._entries.setdefault(key, Entry(key, sealed=self._closed))
             return entry
 
     def entries(self) -> tuple[Entry[K, V], ...]:
@@ -304,7 +327,7 @@ class Table(Generic[K, V]):
 
     def reset_after_fork(self) -> None:
         """In a forked child: every lock anew, and nothing is in progress any more."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for entry in self._entries.values():
             entry.reset_after_fork()
 

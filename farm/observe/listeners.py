@@ -39,7 +39,7 @@ class Listeners:
     def __init__(self, on_dropped: Callable[[str], None] | None = None) -> None:
         # Guards the replacing of _listeners; readers take the tuple as it is, without the lock.
         # No listener is called and nothing is logged with it.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._listeners: tuple[Listener, ...] = ()
         self._on_dropped = on_dropped
 
@@ -77,7 +77,7 @@ class Listeners:
 
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def flush(self) -> None:
         """Call `flush()` of every listener that has one."""

@@ -97,7 +97,7 @@ class Tally:
     def __init__(self) -> None:
         self.add: Callable[[], int] = itertools.count(1).__next__
         # Guards _drained; nothing else is done with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._drained = 0
 
     def drain(self) -> int:
@@ -113,14 +113,13 @@ class Counters:
     def __init__(self) -> None:
         # Guards every field below; held for arithmetic and copying only.
         # No other lock is taken and nothing is called out to while it is held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._total: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
         self._misses: Counter[MissReason] = Counter()
         self._degraded: Counter[DegradedReason] = Counter()
         self._functions: dict[str, Counter[str]] = {}
         self._function_seconds: dict[str, dict[str, float]] = {}
-        self._pending = 0
 
     def count(self, what: Count, function: str | None = None, *, times: int = 1) -> None:
         """Something happened, to `function` if it is given."""
@@ -147,23 +146,17 @@ class Counters:
         with self._lock:
             self._degraded[reason] += 1
 
-    def change_pending(self, by: int) -> None:
-        """A job was handed over (1) or has ended (-1)."""
-        with self._lock:
-            self._pending += by
-
     def reset_in_child(self) -> None:
-        """In a forked child: the lock may have been held by a thread that is not here, and nothing is pending."""
-        self._lock = threading.Lock()
-        self._pending = 0
+        """In a forked child: the lock may have been held by a thread that is not here."""
+        self._lock = threading.RLock()
 
-    def stats(self) -> Stats:
-        """The counters as they are now."""
+    def stats(self, pending: int = 0) -> Stats:
+        """The counters as they are now, with so many compiles in progress."""
         with self._lock:
             names = sorted(self._functions.keys() | self._function_seconds.keys())
             return Stats(
                 **_numbers(self._total, self._seconds),
-                pending=self._pending,
+                pending=pending,
                 misses=dict(self._misses),
                 degraded=dict(self._degraded),
                 per_function={

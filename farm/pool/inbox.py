@@ -18,7 +18,7 @@ class Inbox:
     def __init__(self) -> None:
         self._entries: deque[Event | Ticket] = deque()  # no lock: append and popleft are atomic
         # Guards the two sockets. Held around a non-blocking send and around close, nothing else.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._reader, self._writer = socket.socketpair()
         for sock in (self._reader, self._writer):
             sock.setblocking(False)
@@ -56,5 +56,5 @@ class Inbox:
 
     def abandon(self) -> None:
         """In a forked child: close, whoever held the lock when the process forked."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.close()

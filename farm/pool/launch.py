@@ -8,6 +8,7 @@ front ran at less than half speed.
 
 import contextlib
 import ctypes
+import faulthandler
 import multiprocessing.spawn
 import os
 import signal
@@ -18,6 +19,9 @@ from dataclasses import dataclass
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
+_FAULTS: Final = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"}
+_SENT: Final = {number for number in signal.valid_signals() if getattr(number, "name", "") not in _FAULTS}
+"""What one process sends to another, or a terminal to all of a group."""
 FIRST_LINES: Final = """\
 import sys; sys.path[:] = {paths!a}
 import os, _signal
@@ -89,8 +93,28 @@ def on_parent_death(number: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+def leave_signals_to_others() -> None:
+    """Have no signal delivered to this thread, as far as it is sent to the process and not by what the thread does.
+
+    Python runs handlers in the main thread, and wakes it only if the kernel has chosen it: a Ctrl-C that a background
+    thread was given is noticed when the main thread happens to wake. Processes that this thread starts inherit the
+    mask: a Ctrl-C before they are in a group of their own does not end them, and `reset_signals` takes it away.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SENT)
+
+
+def take_signals() -> None:
+    """The end of `leave_signals_to_others`: what the thread runs now may start processes that are not ours."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SENT)
+
+
 def reset_signals() -> None:
-    """Default dispositions and an empty mask: an inherited SIG_IGN for SIGCHLD loses exit codes."""
+    """Default dispositions and an empty mask: an inherited SIG_IGN for SIGCHLD loses exit codes.
+
+    But for SIGUSR1, at which a process of ours writes the stacks of its threads into its output.
+    """
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -98,4 +122,6 @@ def reset_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if hasattr(signal, "SIGXFSZ"):  # a file size limit is an error of the write then, as everywhere in Python
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    if hasattr(faulthandler, "register"):  # asked by SIGUSR1 a process of ours writes where its threads are
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -20,6 +20,7 @@ import farm.port.forking  # noqa: F401  # registers what makes a fork of this pr
 from farm.config import StartMethod
 from farm.job.messages import Cancelled, Job, Rejected
 from farm.pool import instructions as on
+from farm.pool import launch
 from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
@@ -83,7 +84,7 @@ class Pool:
         self._ids = itertools.count(1)
         self._owner_pid = os.getpid()
         # Guards _closed, _loop and _thread. Nothing that blocks or calls out is done with it held.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None
@@ -144,10 +145,17 @@ class Pool:
                 listener=self._listener,
                 stop_intake=self._stop_intake,
             )
-            thread = threading.Thread(target=loop.run, name="farm-pool", daemon=True)
+            thread = threading.Thread(target=self._run, args=(loop,), name="farm-pool", daemon=True)
             thread.start()
             self._loop, self._thread = loop, thread
         return self._loop
+
+    def _run(self, loop: Loop) -> None:
+        with self._lock:  # whoever started this thread has noted it, or was interrupted before and will start another
+            if self._loop is not loop:
+                return
+        launch.leave_signals_to_others()
+        loop.run()
 
     def _note(self, event: on.Event) -> None:
         if self._loop is not None:
@@ -174,7 +182,7 @@ class Pool:
             thread.join(END_S * 2)
 
     def _abandon(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         loop, self._loop, self._thread, self._closed = self._loop, None, None, True
         if loop is not None:
             loop.abandon()

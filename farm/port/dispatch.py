@@ -9,43 +9,28 @@ functions: `attach`, `insert_in_table`, `discard_overloads`, `allow_only_install
 
 import numbers
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from numba import _dispatcher, types
 from numba.core import config, sigutils
 from numba.core.compiler import Compiler
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import OmittedArg
 from numba.core.errors import ForceLiteralArg, LiteralTypingError, NumbaError
 from numba.core.registry import CPUDispatcher
 
 from farm.errors import SignatureError
+from farm.port.locks import compiler_lock
 
 Types = tuple[Any, ...]
 Signature = tuple[Types, Any]
 """Argument types and the declared return type, or None where it is left to inference."""
 
-compiler_lock = global_compiler_lock
-"""numba's one lock around compiling and loading, re-entrant. Its owner may link and install."""
-
-
-@contextmanager
-def compiler_lock_within(timeout_s: float) -> Iterator[bool]:
-    """Inside, hold the compiler lock if it could be had within so many seconds. Gives whether it is held."""
-    held: bool = global_compiler_lock._lock.acquire(timeout=timeout_s)
-    try:
-        yield held
-    finally:
-        if held:
-            global_compiler_lock._lock.release()
-
 
 # Guards: every dispatcher's `in_table` and numba's C table, as one step: inserting one signature twice
 # makes every later call 15 us, for ever. Not with it held: numba's compiler lock may be held when this
 # one is taken, never the other way round.
-_table_lock = threading.Lock()
+_table_lock = threading.RLock()
 
 
 class HookedDispatcher(CPUDispatcher):
@@ -216,7 +201,7 @@ def attach(dispatcher: HookedDispatcher, arguments: Types, result: Any) -> Any:
     The types are the front's own, not the ones that travelled with the result. Jitted callers see it
     from now on; Python callers reach it through `callable_for` until `insert_in_table`.
     """
-    with global_compiler_lock:
+    with compiler_lock:
         existing = dispatcher.overloads.get(arguments)
         if existing is not None:
             return existing
@@ -238,25 +223,30 @@ def insert_in_table(dispatcher: HookedDispatcher, arguments: Types) -> bool:
         result = dispatcher.overloads.get(arguments)
         if result is None or arguments in dispatcher.in_table:
             return False
-        dispatcher._insert([kind._code for kind in arguments], result.entry_point, result.objectmode)
-        dispatcher.in_table.add(arguments)
+        codes = [kind._code for kind in arguments]
+        try:
+            dispatcher._insert(codes, result.entry_point, result.objectmode)
+        finally:  # also when Ctrl-C comes just after it: inserted and not noted it would be inserted twice
+            dispatcher.in_table.add(arguments)
         return True
 
 
 def discard_overloads(dispatcher: HookedDispatcher) -> tuple[Types, ...]:
     """Forget every overload, in both tables; returns the types they had."""
-    with global_compiler_lock, _table_lock:
+    with compiler_lock, _table_lock:
         had = tuple(dispatcher.overloads)
         dispatcher._make_finalizer()()
-        dispatcher._reset_overloads()
-        dispatcher.in_table.clear()
+        try:
+            dispatcher._reset_overloads()
+        finally:  # also when Ctrl-C comes just after it: what is noted as inserted is never inserted again
+            dispatcher.in_table.intersection_update(dispatcher.overloads)
         return had
 
 
 def reset_in_child() -> None:
     """In a forked child: the lock may have been held by a thread that is not here."""
     global _table_lock
-    _table_lock = threading.Lock()
+    _table_lock = threading.RLock()
 
 
 def allow_only_installed(dispatcher: HookedDispatcher) -> None:

@@ -12,16 +12,10 @@ import threading
 import time
 from typing import Any, Final
 
-from llvmlite.binding import ffi
-from numba.core.compiler_lock import global_compiler_lock
+from farm.port.locks import LOCKS
 
 BOUND_S: Final = 2.0
 """A guess, for both locks together: most compiles are shorter, and a fork that takes longer looks hung."""
-
-
-def _locks() -> tuple[Any, Any]:
-    """In the order in which a compile takes them. The bare locks: taking numba's own ones tells listeners."""
-    return global_compiler_lock._lock, ffi.lib._lock._lock
 
 
 class _Forks:
@@ -36,21 +30,26 @@ class _Forks:
     def take(self) -> None:
         """Before a fork: take both locks, the bound permitting."""
         end = time.monotonic() + (0 if self.unlocked else self.bound_s)
-        held = self._held.locks = []
-        for lock in _locks():
-            if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+        held: list[tuple[Any, list[bool]]] = []
+        self._held.locks = held
+        for lock in LOCKS:
+            taken: list[bool] = []
+            held.append((lock, taken))
+            # One step: an interruption in between would leave the lock held by nobody who knows.
+            taken.extend(map(lock.acquire, (True,), (max(0.0, end - time.monotonic()),)))
+            if not taken[0]:
                 break
-            held.append(lock)
 
     def give_back(self) -> None:
         """After a fork in the parent: release what was taken."""
-        for lock in reversed(self._held.locks):
-            lock.release()
+        for lock, taken in reversed(self._held.locks):
+            if taken == [True]:
+                lock.release()
         self._held.locks = []
 
     def give_back_in_child(self) -> None:
         """After a fork in the child: the same, and remember if something was not to be had."""
-        self.unlocked = self.unlocked or len(self._held.locks) < len(_locks())
+        self.unlocked = self.unlocked or sum(taken == [True] for _, taken in self._held.locks) < len(LOCKS)
         self.give_back()
 
 

@@ -23,13 +23,13 @@ from numba.core import registry, serialize
 from numba.core.cgutils import normalize_ir_text
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompileResult
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
 from farm.errors import NotShippable, told
 from farm.port import standin
 from farm.port.compile import Parts
+from farm.port.locks import compiler_lock
 from farm.port.metadata import from_plain
 from farm.port.target import missing_features
 from farm.reasons import MissReason, RefusalReason
@@ -170,7 +170,7 @@ def link(
 ) -> CompileResult:
     """The other half: link the machine code into this process. Imports no module of the user. Raises LoadRefused."""
     parts = unpacked.parts
-    with global_compiler_lock, _refusals():
+    with compiler_lock, _refusals():
         return _link(parts, unpacked.state, own_globals, bitcode or (lambda: parts.bitcode))
 
 
@@ -179,7 +179,7 @@ def load_for_linking(parts: Parts, arguments: tuple[Any, ...], own_globals: dict
 
     No address is needed, so no symbol and no CPU feature is asked for. Raises LoadRefused.
     """
-    with global_compiler_lock, _refusals():
+    with compiler_lock, _refusals():
         context = registry.cpu_target.target_context
         state = _unpickle(parts, arguments)
         library = LinkedLibrary(context.codegen(), parts.meta["library"], parts.code, parts.bitcode)

@@ -5,6 +5,7 @@ from typing import Final
 import deaths
 import disk
 import files
+import lives
 import races
 import searches
 import soak
@@ -14,6 +15,7 @@ ATTACKS: Final = {
     **files.ATTACKS,
     **disk.ATTACKS,
     **deaths.ATTACKS,
+    **lives.ATTACKS,
     **searches.ATTACKS,
     **soak.ATTACKS,
 }

@@ -25,6 +25,8 @@ BOUND_S: Final = 120.0
 """A child that has not ended by then is stuck. A guess: ten times what the slowest takes on two busy cores."""
 LEFT_S: Final = 1.0
 """What a child started must be gone by then."""
+RAISED, KILLED, STUCK = "raised", "killed", "stuck"
+"""What a program may give in place of a value: what became of one of its own tries."""
 MARK: Final = "ATTACK_CHILD"
 """The variable that a child and all that it starts carry."""
 
@@ -148,8 +150,11 @@ class Child:
             print(err, file=sys.stderr)
             return Outcome(tries=len(expected), raised=len(expected), left=left)
         got, compiled = json.loads(out.splitlines()[-1])
-        wrong = sum(have != want and have != "raised" for have, want in zip(got, expected, strict=True))
-        return Outcome(tries=len(expected), wrong=wrong, raised=got.count("raised"), left=left, compiled=compiled)
+        if got and got[-1] == STUCK:  # it could not go on
+            expected = expected[: len(got)]
+        told = [got.count(what) for what in (RAISED, KILLED, STUCK)]
+        wrong = sum(have != want for have, want in zip(got, expected, strict=True)) - sum(told)
+        return Outcome(len(expected), wrong, *told, left=left, compiled=compiled)
 
     def kill(self) -> Outcome:
         """End it with SIGKILL: only what it leaves behind counts."""

@@ -75,8 +75,10 @@ DIES = "import os\n\ndef work(index):\n    os.abort()\n"
         (RAISES, Outcome(tries=1, raised=1)),
         (DIES, Outcome(tries=1, killed=1)),
         ("def work(index):\n    return [2]\n", Outcome(tries=1, wrong=1)),
+        ("def work(index):\n    return ['stuck']\n", Outcome(tries=1, stuck=1)),
+        ("def work(index):\n    return ['killed']\n", Outcome(tries=1, killed=1)),
     ],
-    ids=["left behind", "raised", "killed", "wrong"],
+    ids=["left behind", "raised", "killed", "wrong", "a try is stuck", "a try is killed"],
 )
 def test_what_a_process_does_is_counted(tmp_path: Path, program: str, seen: Outcome) -> None:
     write_package(tmp_path, Subject.PLAIN, {"user.py": program})

@@ -97,10 +97,10 @@ def test_a_transition_is_in_the_table_or_raises(state: CompileState, action: Act
             next_state(state, action)
 
 
-def test_only_recompile_leads_back() -> None:
+def test_only_recompile_and_giving_up_lead_back() -> None:
     back = {action for (_, action), after in TRANSITIONS.items() if after is CompileState.UNCOMPILED}
-    assert back == {Action.RECOMPILE}
-    assert len(TRANSITIONS) == 7
+    assert back == {Action.RECOMPILE, Action.GIVE_UP}
+    assert len(TRANSITIONS) == 8
 
 
 def test_settling_twice_raises_and_changes_nothing(table: Table[str, int]) -> None:
@@ -245,7 +245,7 @@ def test_racing_callers_make_one_job() -> None:
 
         def call(table: Table[str, int] = table, profiler: Profiler = profiler, jobs: list[Flight[int]] = jobs) -> None:
             entry = table.lookup_or_create("a")
-            flight = entry.reserve(lambda n: profiler.should_compile("f", CompileMode.ASYNC, n).compiles)
+            flight = entry.reserve(lambda n: profiler.should_compile("f", CompileMode.ASYNC, n, object()).compiles)
             if flight is not None:
                 jobs.append(flight)
 

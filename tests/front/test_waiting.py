@@ -185,15 +185,15 @@ def test_a_farm_that_closes_just_before_a_job_is_taken_leaves_nobody_waiting(
     barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settler = barn.settler()
-    reserve = barn._reserve
+    take = barn._take
 
     def closing(*arguments: object, **more: object) -> object:
         barn.close()
-        return reserve(*arguments, **more)  # type: ignore[arg-type]
+        return take(*arguments, **more)  # type: ignore[arg-type]
 
     function = farm.njit(double, farm=barn)
     with monkeypatch.context() as patch:
-        patch.setattr(barn, "_reserve", closing)
+        patch.setattr(barn, "_take", closing)
         status = function.submit("(int64,)")
     assert isinstance(status.exception(60), FarmClosed) or status.result().state is CompileState.UNCOMPILED
     assert barn.stats().pending == 0
@@ -313,10 +313,10 @@ def test_explain_says_of_a_call_that_came_past_the_limit_that_it_did(barn: farm.
     first, second = farm.njit(double, farm=barn), farm.njit(lambda a: a * 3, farm=barn)
     second(1.5)  # a function's first execution is past the limit
     assert second.wait(60)
-    slot = barn.record.profiler.should_compile(first.identity, CompileMode.ASYNC, 1)
-    assert slot.compiles and second(1) == 3
+    slot = object()
+    assert barn.record.profiler.should_compile(first.identity, CompileMode.ASYNC, 1, slot).compiles and second(1) == 3
     assert "1 compiles are running, and 1 may (setting max_ongoing)" in farm.explain(second, 1)
-    barn.record.profiler.release()
+    barn.record.profiler.release(slot)
     assert "Its next call asks for it." in farm.explain(second, 1)
 
 
