@@ -173,7 +173,7 @@ class Farm:
     def wait_if_it_installs(self) -> None:
         """Before waiting for futures in a listener or a callback, whose thread may be the one that completes them."""
         if self._settler is not None and self._settler.installs_here:
-            self.wait()
+            self.wait()  # no bound: this thread is the one that installs, so nothing else would
 
     def close(self, grace_s: float | None = None) -> None:
         """Stop intake, end the pool and the installer. Compiled functions stay; the rest runs in Python.
@@ -292,7 +292,7 @@ class Farm:
                     raise
         if ends.exits() and threading.current_thread().daemon:
             # Such a thread ends with the process, wherever it is. A compile would have it end in the middle of LLVM.
-            threading.Event().wait()
+            threading.Event().wait()  # no bound: the process ends
         return self._without_farm(dispatcher, entry, return_type)
 
     def _without_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
