@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
 
+from farm.port.interrupts import with_signals_waiting
+
 T = TypeVar("T")
 
 compiler_lock: Final[Any] = global_compiler_lock._lock
@@ -29,15 +31,16 @@ def holds_compiler_lock() -> bool:
 def with_compiler_lock(work: Callable[[], T], timeout_s: float | None = None) -> T | None:
     """What `work` gives with the compiler lock held; None if the lock could not be had in that time.
 
-    Whatever `work` raises, this thread holds each lock as often as before. Also if it raises nothing: what is raised in
-    a finalizer Python drops, and llvmlite's finalizers take its lock.
+    A signal whose handler may raise waits until `work` is over. Whatever `work` raises, this thread holds each lock as
+    often as before. Also if it raises nothing: what is raised in a finalizer Python drops, and llvmlite's finalizers
+    take its lock.
     """
     before = [_depth(lock) for lock in LOCKS]
     taken: list[bool] = []
     try:
         # One step: the lock is had and noted, or neither. An assignment would be two.
         taken.extend(map(compiler_lock.acquire, (True,), (-1 if timeout_s is None else timeout_s,)))
-        result = work() if taken[0] else None
+        result = with_signals_waiting(work) if taken[0] else None
         _give_back(LOCKS[1:], before[1:])
         return result
     except BaseException:

@@ -175,15 +175,21 @@ def strict(number):
     return farm.njit(power(number), mode="strict")
 
 strict(0)(1)
+large = np.arange(10.0**6)
 numbers = iter(range(1, 10**6))
-print(tries(*WORKER, lambda: strict(next(numbers))))
+
+def here():
+    number = next(numbers)
+    return farm.njit(lambda a: a * a * a * a * a + number + int(large[0]), mode="strict")
+
+print(tries(*STORED, lambda: strict(0)), tries(*WORKER, lambda: strict(next(numbers))), tries(*HERE, here))
 """
 
 
 @pytest.mark.concurrency
 def test_ctrl_c_at_any_moment_leaves_a_call_that_works(tmp_path: Path) -> None:
-    """A real signal while a worker compiles. In llvmlite itself it can do harm: see ARCHITECTURE.md."""
-    times = "WORKER = (60, 0.03)\n"
+    """A real signal, and so also in numba, llvmlite and Python's own library."""
+    times = "STORED, WORKER, HERE = (150, 2.5e-3), (20, 0.1), (20, 0.15)\n"
     done = run(tmp_path, times + AT_ANY_MOMENT)
     assert done.code == 0, done.err
     assert min(map(int, done.out.split())) > 5, done.out

@@ -1,0 +1,60 @@
+"""Signals that wait: what a handler raises in the middle of linking leaves llvmlite's objects half made.
+
+Freeing such an object later ends the process (seen: Ctrl-C while numba compiled, a segmentation fault at the next
+collection). Python runs signal handlers in the main thread, between any two steps of the interpreter, so the handlers
+are what has to wait.
+"""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+SIGNALS: Final = tuple(sorted(signal.valid_signals()))
+
+
+def with_signals_waiting(work: Callable[[], T]) -> T:
+    """What `work` gives; in the main thread, a signal with a handler in Python is handled once it is over.
+
+    The first one of each kind. The second is handled at once, as the work may be a compile that never ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    handlers: dict[int, Any] = {number: one for number in SIGNALS if callable(one := signal.getsignal(number))}
+    heard: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if number in heard:
+            handlers[number](number, frame)
+        else:
+            heard.append(number)
+
+    try:
+        try:
+            for number in handlers:
+                signal.signal(number, note)
+        except ValueError:  # Python is a guest in this process, and its main thread is not the process's
+            return work()
+        return work()
+    finally:
+        raised = _put_back(handlers, note)
+        for number in heard:
+            handlers[number](number, None)
+        if raised is not None:
+            raise raised
+
+
+def _put_back(handlers: dict[int, Any], note: Callable[..., None]) -> BaseException | None:
+    """All of them, whatever a handler raises that is back already: that is returned."""
+    raised: BaseException | None = None
+    for number, handler in handlers.items():
+        # A program that has set another one meanwhile keeps that.
+        while signal.getsignal(number) is note:
+            try:
+                signal.signal(number, handler)
+            except BaseException as error:
+                raised = error
+    return raised
