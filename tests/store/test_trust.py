@@ -220,8 +220,8 @@ def as_user(act: Callable[[], bool], *, uid: int = US, groups: tuple[int, ...] =
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that everybody can reach."""
-    with tempfile.TemporaryDirectory(prefix="farm-trust-") as directory:
+    """A directory that everybody can reach: the temporary directory of a test is closed to others."""
+    with tempfile.TemporaryDirectory(prefix="farm-trust-", dir="/tmp") as directory:
         os.chmod(directory, 0o755)
         yield Path(directory)
 
