@@ -167,6 +167,8 @@ class Supply:
         """In the pool's thread."""
         if event.kind is PoolEventKind.FOREMAN_LOST:
             self._record.degraded(DegradedReason.FOREMAN_LOST, event.detail, mild=True)
+        elif event.kind is PoolEventKind.WORKER_RECYCLED:
+            self._record.counters.recycle()
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
             with self._lock:
                 self._dead.append(event.worker_pid)

@@ -61,10 +61,12 @@ class FunctionStats:
 class Stats(FunctionStats):
     """The farm's counters. `saved_s`: compile seconds that loads made unnecessary.
 
+    `recycled`: workers that were replaced because they had done `worker_jobs_max` jobs, or had grown.
     `verified`: with the setting verify, artifacts that were compiled again and found the same, callees included.
     """
 
     pending: int = 0
+    recycled: int = 0
     misses: Mapping[MissReason, int] = field(default_factory=dict)
     degraded: Mapping[DegradedReason, int] = field(default_factory=dict)
     per_function: Mapping[str, FunctionStats] = field(default_factory=dict)
@@ -118,6 +120,7 @@ class Counters:
         self._seconds: dict[str, float] = {}
         self._misses: Counter[MissReason] = Counter()
         self._degraded: Counter[DegradedReason] = Counter()
+        self._recycled = 0
         self._functions: dict[str, Counter[str]] = {}
         self._function_seconds: dict[str, dict[str, float]] = {}
 
@@ -150,6 +153,11 @@ class Counters:
         """In a forked child: the lock may have been held by a thread that is not here."""
         self._lock = threading.RLock()
 
+    def recycle(self) -> None:
+        """A worker was replaced that had done its share."""
+        with self._lock:
+            self._recycled += 1
+
     def stats(self, pending: int = 0) -> Stats:
         """The counters as they are now, with so many compiles in progress."""
         with self._lock:
@@ -157,6 +165,7 @@ class Counters:
             return Stats(
                 **_numbers(self._total, self._seconds),
                 pending=pending,
+                recycled=self._recycled,
                 misses=dict(self._misses),
                 degraded=dict(self._degraded),
                 per_function={

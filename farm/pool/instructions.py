@@ -178,9 +178,10 @@ class SendJob:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Have the worker's process group killed."""
+    """Have the worker's process group killed. It is recycled if it did nothing wrong: it has done its share of jobs."""
 
     worker_id: int
+    recycled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

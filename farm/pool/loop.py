@@ -197,7 +197,9 @@ class Loop:
                     self._start_worker(worker_id, nice)
                 case on.SendJob(worker_id, job_id, attempt):
                     self._send(self._workers[worker_id], self.tickets[job_id], attempt)
-                case on.KillWorker(worker_id):
+                case on.KillWorker(worker_id, recycled):
+                    if recycled and (worn := self._workers.get(worker_id)) is not None:
+                        self._tell(PoolEventKind.WORKER_RECYCLED, str(worn.pid), worker_pid=worn.pid)
                     self._kill(worker_id)
                 case on.FinishJob(job_id, answer):
                     ticket = self.tickets.pop(job_id, None)

@@ -239,7 +239,7 @@ class Schedule:
         worker.job, job.worker = None, None
         worker.jobs_done += 1
         if worker.jobs_done >= self._jobs_max or event.grown_bytes >= self._growth_max_bytes:
-            self._kill(worker)
+            self._kill(worker, recycled=True)
         if isinstance(event.answer, Busy):
             job.busy += 1
             if job.busy < BUSY_MAX:
@@ -322,9 +322,9 @@ class Schedule:
         del self._jobs[job.id]
         self._out.append(on.FinishJob(job.id, answer))
 
-    def _kill(self, worker: _Worker) -> None:
+    def _kill(self, worker: _Worker, *, recycled: bool = False) -> None:
         del self._workers[worker.id]
-        self._out.append(on.KillWorker(worker.id))
+        self._out.append(on.KillWorker(worker.id, recycled))
 
     def _want_foreman(self) -> None:
         if self._foreman is _Foreman.DOWN and self._open:

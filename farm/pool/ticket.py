@@ -19,6 +19,7 @@ class PoolEventKind(Enum):
     FOREMAN_NOT_STARTED = "foreman not started"
     WORKER_STARTED = "worker started"
     WORKER_EXITED = "worker exited"
+    WORKER_RECYCLED = "worker recycled"
     JOB_SENT = "job sent"
     JOB_FINISHED = "job finished"
 

@@ -25,7 +25,8 @@ FALLBACK, COMPILED = BIG + 1, -BIG - 1
 PATIENCE_S: Final = 60.0
 """How long anything may take on a machine that does other things as well; never a measured bound."""
 MEMORY_MAX: Final = "400MiB"
-COUNTED: Final = ("compiled", "loaded", "local", "failed", "rejected", "died", "timed_out", "out_of_memory")
+ENDS: Final = ("failed", "rejected", "died", "timed_out", "out_of_memory")
+COUNTED: Final = ("compiled", "loaded", "local", "recycled", *ENDS)
 numbers = itertools.count(1)
 
 

@@ -179,7 +179,9 @@ def test_a_jitted_caller_of_what_ends_its_workers_gets_the_error_and_the_process
 
 
 @pytest.mark.parametrize("method", StartMethod, ids=lambda method: method.value)
-def test_a_worker_does_its_jobs_and_is_replaced_with_nothing_counted(tmp_path: Path, method: StartMethod) -> None:
+def test_a_worker_does_its_jobs_and_is_recycled_and_nothing_else_is_counted(
+    tmp_path: Path, method: StartMethod
+) -> None:
     for barn in open_barn(tmp_path, method, workers=1, worker_jobs_max=2):
         compiled_by = []
         for number in range(4):
@@ -188,17 +190,17 @@ def test_a_worker_does_its_jobs_and_is_replaced_with_nothing_counted(tmp_path: P
             compiled_by.append(barn.finished[-1].worker)
         first, second, third, fourth = compiled_by
         assert first == second != third == fourth
-        assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4}
+        assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 2}
 
 
-def test_a_worker_that_has_grown_is_replaced_with_nothing_counted(tmp_path: Path) -> None:
+def test_a_worker_that_has_grown_is_recycled_and_nothing_else_is_counted(tmp_path: Path) -> None:
     for barn in open_barn(tmp_path, StartMethod.FORK, workers=1, worker_memory_max_bytes="8GiB"):
         for number, keeps in enumerate((0, 0, GROWTH_MAX_BYTES // deeds.MIB + 50, 0)):
             function = barn.njit(doing(deeds.keep_memory, keeps, number), mode="strict")
             assert function(BIG) == COMPILED
         first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second == third != fourth
-        assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4}
+        assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 1}
 
 
 def test_what_the_dead_left_is_removed_even_by_a_job_that_dies_as_well(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_key_mismatch_is_tried_on_a_fresh_worker_once() -> None:
 
 
 def test_a_worker_is_replaced_after_its_jobs() -> None:
-    assert answer(running(jobs_max=1), 1, 1, 1) == [KillWorker(1), FinishJob(1, BUILT)]
+    assert answer(running(jobs_max=1), 1, 1, 1) == [KillWorker(1, recycled=True), FinishJob(1, BUILT)]
 
 
 def test_a_worker_that_has_grown_is_replaced_and_its_answer_counts() -> None:
@@ -227,7 +227,7 @@ def test_a_worker_that_has_grown_is_replaced_and_its_answer_counts() -> None:
     assert answer(schedule, 1, 1, 1, grown_bytes=rules.GROWTH_MAX_BYTES - 1) == [FinishJob(1, BUILT), SendJob(1, 2, 1)]
     submit(schedule, 3, waited=True)
     out = answer(schedule, 1, 2, 1, grown_bytes=rules.GROWTH_MAX_BYTES)
-    assert out == [KillWorker(1), FinishJob(2, BUILT), ForkWorker(2, 0)]
+    assert out == [KillWorker(1, recycled=True), FinishJob(2, BUILT), ForkWorker(2, 0)]
 
 
 def test_an_idle_worker_leaves_and_a_busy_one_does_not() -> None:
