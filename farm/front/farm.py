@@ -9,7 +9,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Config, LogLevel, OnError
@@ -33,6 +32,7 @@ from farm.observe.listeners import LOG, Listener, set_level
 from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
+from farm.port.futures import SteadyFuture
 from farm.port.locks import with_compiler_lock
 from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
@@ -338,9 +338,9 @@ class Farm:
                 running.note_wait()
         return entries
 
-    def future(self, entry: Entry[Types, Any]) -> "Future[Status]":
+    def future(self, entry: Entry[Types, Any]) -> "SteadyFuture[Status]":
         """Completes with the entry's Status, or with its error, once it is settled; outside all locks."""
-        future: Future[Status] = Future()
+        future: SteadyFuture[Status] = SteadyFuture()
         flight = entry.snapshot().flight
         with self._lock:
             pending = None if flight is None else self._pending.get(flight)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from farm.front.table import Entry, Flight
+from farm.port.futures import SteadyFuture
 from farm.reasons import RefusalReason
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Pending:
     slot: object | None
     """What it holds of the limit on running compiles; None if it holds nothing."""
     batch: bool
-    answer: "Future[FinalAnswer]" = field(default_factory=Future)
+    answer: "Future[FinalAnswer]" = field(default_factory=SteadyFuture)
     """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
     key: "CompileKey | None" = None
     """None for what has no key: it compiles in this process."""

@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from dataclasses import replace
 from typing import Any, Final
 
@@ -49,6 +49,7 @@ from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal
+from farm.port.futures import SteadyFuture
 from farm.port.load import LoadRefused, Unpacked, link, unpack
 from farm.port.locks import holds_compiler_lock, with_compiler_lock
 from farm.reasons import DegradedReason, RefusalReason
@@ -177,7 +178,7 @@ class Settler:
             order, pending.order = pending.order, None
             if order is None or pending.settled:
                 return
-            answer: AnswerFuture = Future()
+            answer: AnswerFuture = SteadyFuture()
             pending.answer = answer
         try:
             again = replace(order, inline=True)

@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from farm.errors import FarmClosed
+from farm.port.futures import SteadyFuture
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -86,7 +87,7 @@ class Flight(Generic[V]):
     given up. `overtaken` belongs to the entry and is guarded by its lock.
     """
 
-    done: "Future[V]" = field(default_factory=Future)
+    done: "Future[V]" = field(default_factory=SteadyFuture)
     overtaken: bool = False
 
     def wait(self, timeout_s: float | None = None) -> bool:

@@ -9,6 +9,7 @@ from enum import Enum
 
 from farm.job.messages import FinalAnswer, Job
 from farm.pool.instructions import Called, Waited
+from farm.port.futures import SteadyFuture
 
 
 class PoolEventKind(Enum):
@@ -43,7 +44,7 @@ class Ticket:
     def __init__(self, job_id: int, job: Job, post: Callable[[Waited | Called], None]) -> None:
         self.job_id = job_id
         self.job = job
-        self.future: Future[FinalAnswer] = Future()
+        self.future: Future[FinalAnswer] = SteadyFuture()
         self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
         self.submitted_at = time.monotonic()
         self.sent_at: float | None = None

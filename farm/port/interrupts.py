@@ -50,11 +50,14 @@ def with_signals_waiting(work: Callable[[], T]) -> T:
 def _put_back(handlers: dict[int, Any], note: Callable[..., None]) -> BaseException | None:
     """All of them, whatever a handler raises that is back already: that is returned."""
     raised: BaseException | None = None
-    for number, handler in handlers.items():
-        # A program that has set another one meanwhile keeps that.
-        while signal.getsignal(number) is note:
-            try:
-                signal.signal(number, handler)
-            except BaseException as error:
-                raised = error
+    left = list(handlers)
+    while left:
+        try:
+            while left:
+                # A program that has set another one meanwhile keeps that.
+                if signal.getsignal(left[-1]) is note:
+                    signal.signal(left[-1], handlers[left[-1]])
+                left.pop()
+        except BaseException as error:
+            raised = error
     return raised

@@ -133,7 +133,7 @@ def test_no_thread_of_the_farm_is_given_a_signal_in_place_of_the_main_thread(tmp
 
 
 AT_ANY_MOMENT = """
-import gc
+import faulthandler, gc
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 from farm.port.locks import LOCKS
 barn = farm.default_farm()
@@ -143,6 +143,8 @@ def in_another_thread(work):
     thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
     thread.start()
     thread.join(60)
+    if not found:
+        faulthandler.dump_traceback(all_threads=True)
     assert found, "stuck"
     return found[0]
 
