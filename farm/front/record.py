@@ -206,22 +206,29 @@ class Record:
         What a user can mend is warned of, once: with this text, or once for each reason with one that says what to do.
         """
         self.counters.degrade(reason)
+        raises = self._config().on_degraded is OnDegraded.RAISE and not mild
+        self.tell_degraded(reason, detail, warns=not raises, warning=warning)
+        if raises:
+            raise Degraded(reason, detail)
+
+    def tell_degraded(
+        self, reason: DegradedReason, detail: str, *, warns: bool = True, warning: str | None = None
+    ) -> None:
+        """Tell listeners of what was counted, and the user of what can be mended."""
         if self.listeners.hears:
             from farm.observe import events
 
             self.listeners.emit(lambda: events.Degraded(reason=reason, detail=detail))
-        if self._config().on_degraded is OnDegraded.RAISE and not mild:
-            raise Degraded(reason, detail)
-        if warning is not None:
+        if warns and warning is not None:
             self._warn_once(warning, warning)
-        elif reason in _REMEDIES:
+        elif warns and reason in _REMEDIES:
             self._warn_once(reason, f"{detail}; what is compiled is not kept: {_REMEDIES[reason]}")
 
     def _warn_once(self, what: Hashable, text: str) -> None:
         if what not in self._warned_of:  # two threads at once may both warn
             self._warned_of.add(what)
             with suppress(Warning):  # made an error by the program: it is counted, and costs no compile
-                warnings.warn(text, FarmWarning, stacklevel=3)
+                warnings.warn(text, FarmWarning, stacklevel=4)
 
     def reset_in_child(self) -> None:
         """In a forked child: no lock is held and nothing is in progress."""

@@ -76,8 +76,8 @@ class Settler:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self.supply: Final = Supply(record)
-        self._arrived: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Pending | Callable[[], None] | None] = queue.SimpleQueue()
+        self.supply: Final = Supply(record, later=self._arrived.put)
         # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
         # that blocks is done with it held.
         self._lock = threading.RLock()
@@ -441,13 +441,16 @@ class Settler:
         with self._lock:  # whoever started it has noted it, or was interrupted before and will start another one
             if self._installer is not threading.current_thread():
                 return
-        while (pending := self._next_arrival()) is not None:
+        while (arrival := self._next_arrival()) is not None:
             try:
-                self.settle(pending)
+                if isinstance(arrival, Pending):
+                    self.settle(arrival)
+                else:
+                    arrival()
             except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
-                LOG.exception("installing %s failed", pending.label)
+                LOG.exception("installing %s failed", getattr(arrival, "label", "nothing"))
 
-    def _next_arrival(self) -> Pending | None:
+    def _next_arrival(self) -> Pending | Callable[[], None] | None:
         launch.leave_signals_to_others()
         try:
             return self._arrived.get()  # no bound: a daemon, and `close` sends the None

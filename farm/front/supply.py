@@ -41,8 +41,14 @@ TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
 class Supply:
     """The pool and the store of one farm, for as long as its settings stay as they are."""
 
-    def __init__(self, record: Record, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        record: Record,
+        chance: Callable[[], float] = random.random,
+        later: Callable[[Callable[[], None]], None] = lambda tell: tell(),
+    ) -> None:
         self._record = record
+        self._later = later
         self._chance = chance
         # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
         # held.
@@ -166,7 +172,7 @@ class Supply:
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
         if event.kind is PoolEventKind.FOREMAN_LOST:
-            self._record.degraded(DegradedReason.FOREMAN_LOST, event.detail, mild=True)
+            self._degraded(DegradedReason.FOREMAN_LOST, event.detail)
         elif event.kind is PoolEventKind.WORKER_RECYCLED:
             self._record.counters.recycle()
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
@@ -196,7 +202,12 @@ class Supply:
         answer = done.result()
         if isinstance(answer, StoreTrimmed):
             for reason, detail in answer.degraded:
-                self._record.degraded(reason, detail, mild=True)
+                self._degraded(reason, detail)
+
+    def _degraded(self, reason: DegradedReason, detail: str) -> None:
+        """In the pool's thread: the count at once; listeners, who may wait for what that thread brings, later."""
+        self._record.counters.degrade(reason)
+        self._later(lambda: self._record.tell_degraded(reason, detail))
 
     def close(self, grace_s: float) -> None:
         """End the pools: queued jobs are cancelled, running ones have `grace_s` seconds to publish."""

@@ -4,12 +4,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 import farm
 from farm import CompileState
 from farm.observe import events
 from farm.port.locks import compiler_lock
+from farm.reasons import DegradedReason
 
 OVERFLOW = 10**9
 """Its fifth power differs between Python and machine arithmetic, so a result tells who computed it."""
@@ -103,6 +105,23 @@ def test_a_listener_may_call_the_farm(barn: farm.Farm, kind: type, mode: str) ->
     assert is_machine_code(function) and is_machine_code(other)
     assert more.done.wait(60)
     assert barn.stats().degraded == {} and barn.stats().pending == 0
+
+
+@pytest.mark.concurrency
+def test_a_listener_that_hears_of_a_lost_foreman_may_wait_for_its_jobs(barn: farm.Farm) -> None:
+    """It is the pool's thread that notices, and the same thread that brings the answers."""
+    function = farm.njit(power(0), farm=barn)
+    assert farm.njit(power(1), farm=barn).submit("(int64,)").result(60)
+    found: list[bool] = []
+    listener = Listens(events.Degraded, lambda event: found.append(function.wait(30)))
+    barn.add_listener(listener)
+    (foreman,) = psutil.Process().children()
+    foreman.suspend()  # so that it cannot be done before it is lost
+    function(OVERFLOW)
+    foreman.kill()
+    assert listener.done.wait(60)
+    assert found == [True] and is_machine_code(function)
+    assert barn.stats().degraded == {DegradedReason.FOREMAN_LOST: 1}
 
 
 @pytest.mark.concurrency
