@@ -1,11 +1,14 @@
 """Foreign registrations are found, whichever way they were made; numba's own are not."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
+# A registration cannot be taken back, so each is made in a fork, of a process that has compiled much of numba's own.
 PROGRAM = """
+import json, os, sys
 import numba, numpy as np
 from numba import njit, types
 from numba.extending import *
@@ -13,7 +16,7 @@ from farm.port.registry import registrations
 
 @njit
 def warm(x):
-    return np.sort(x).sum() + len({{1: 2}})
+    return np.sort(x).sum() + len({1: 2})
 
 warm(np.ones(3))
 assert registrations() == (), registrations()
@@ -21,9 +24,15 @@ def stub(x): return None
 class Point: pass
 class PointType(types.Type):
     def __init__(self): super().__init__("Point")
-{registration}
-for one in registrations():
-    print(one.kind.value, one.how, one.name, one.home, [s.__name__ for s in one.subjects])
+
+for number, registration in enumerate(json.loads(sys.argv[1])):
+    if not os.fork():
+        exec(registration)
+        for one in registrations():
+            print(number, one.kind.value, one.how, one.name, one.home, [s.__name__ for s in one.subjects])
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.wait()[1] == 0, registration
 """
 
 WAYS = {
@@ -49,9 +58,14 @@ WAYS = {
 FOR_ANY_FUNCTION = {"overload of numpy", "overload_method", "overload_attribute", "rewrite", "replaced model"}
 
 
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[str]]:
+    return dict(zip(WAYS, found_by(*WAYS.values()), strict=True))
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_a_foreign_registration_is_found(way: str) -> None:
-    lines = [line for line in found_by(WAYS[way]).splitlines() if "__main__" in line]
+def test_a_foreign_registration_is_found(found: dict[str, list[str]], way: str) -> None:
+    lines = [line for line in found[way] if "__main__" in line]
     assert lines
     assert any(line.endswith("[]") for line in lines) == (way in FOR_ANY_FUNCTION)
 
@@ -67,11 +81,14 @@ def ours(a): return lambda a: a
 def same(context, a): return a(a), lambda c, b, s, args: args[0]
 """
     after = "\nassert njit(lambda a: same(a.twice().half.sum()))(np.ones(3)) == 3\n"
-    assert found_by(before) == found_by(before + after) != ""
+    first, second = found_by(before, before + after)
+    assert first == second != []
 
 
-def found_by(registration: str) -> str:
-    program = PROGRAM.format(registration=registration)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+def found_by(*programs: str) -> list[list[str]]:
+    """What is registered after each of them, alone."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(programs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    return [[text for number, text in lines if int(number) == at] for at in range(len(programs))]
