@@ -198,9 +198,11 @@ def statements(draw: Draw, scope: Scope, indent: str, depth: int) -> list[str]:
             lines += statements(draw, scope, indent + "    ", depth - 1)
             scope.loops = before
         else:
-            lines.append(f"{indent}m = abs({integer(draw, scope, 1)}) % 6")
-            lines.append(f"{indent}while m > 0:")
-            lines.append(f"{indent}    m -= 1")
+            # One for each depth: an inner loop that set the outer one's would have it go on for ever.
+            left = f"m{len(indent) // 4}"
+            lines.append(f"{indent}{left} = abs({integer(draw, scope, 1)}) % 6")
+            lines.append(f"{indent}while {left} > 0:")
+            lines.append(f"{indent}    {left} -= 1")
             lines += statements(draw, scope, indent + "    ", depth - 1)
             lines.append(f"{indent}    if {condition(draw, scope, 0)}:")
             lines.append(f"{indent}        {draw(st.sampled_from(('break', 'continue')))}")
