@@ -8,6 +8,7 @@ are what has to wait.
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -33,16 +34,17 @@ def with_signals_waiting(work: Callable[[], T]) -> T:
             heard.append(number)
 
     try:
-        try:
+        with suppress(ValueError):  # Python is a guest in this process, and its main thread is not the process's
             for number in handlers:
                 signal.signal(number, note)
-        except ValueError:  # Python is a guest in this process, and its main thread is not the process's
-            return work()
         return work()
     finally:
         raised = _put_back(handlers, note)
-        for number in heard:
-            handlers[number](number, None)
+        for number in heard:  # all of them, though one may raise
+            try:
+                handlers[number](number, None)
+            except BaseException as error:
+                raised = error
         if raised is not None:
             raise raised
 
