@@ -5,13 +5,14 @@ Exit codes: 0; 1 if the directory is refused, cannot be changed, or the user sai
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from farm.config import Config
 from farm.errors import StoreRefused
-from farm.store.disk import DiskStore, StoreUnwritable
+from farm.store.disk import DiskStore, StoreSettings, StoreUnwritable
 from farm.store.upkeep import StoreStats
 from farm.tools.page import count_text, path_text, print_row, size_text, time_text
 from farm.tools.settings import cache_dir_option, read_settings, warnings_as_lines
@@ -87,13 +88,8 @@ def _open(config: Config) -> DiskStore:
     """The store as a farm with these settings opens it, or an end with the command that makes it acceptable."""
     try:
         with warnings_as_lines():
-            return DiskStore(
-                config.cache_dir,
-                lower=config.lower_cache_dirs,
-                size_max_bytes=config.cache_size_max_bytes,
-                readonly=config.readonly,
-                group=config.shared_group,
-            )
+            # Without the signing key: what is not signed with it is looked after like the rest.
+            return replace(StoreSettings.of(config, config.cache_dir), signing_key_file=None).open()
     except StoreRefused as refused:
         raise click.ClickException(str(refused)) from None
     except OSError as error:

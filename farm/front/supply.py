@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Final
 
 from farm.config import Config, worker_environment
@@ -101,7 +100,7 @@ class Supply:
                 number = self._settings_number
             store: DiskStore | None = None
             try:
-                store = _store_settings(config, config.cache_dir).open()
+                store = StoreSettings.of(config, config.cache_dir).open()
             except (StoreRefused, OSError) as refusal:
                 problem = refusal
             with self._lock:
@@ -133,7 +132,7 @@ class Supply:
     def store_settings(self, config: Config) -> StoreSettings | None:
         """What a worker opens the same store with; None if there is no store."""
         store = self.store(config)
-        return None if store is None else _store_settings(config, store.root)
+        return None if store is None else StoreSettings.of(config, store.root)
 
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
@@ -194,7 +193,7 @@ class Supply:
         store, pools = self._store, self._all_pools()
         if store is None or not pools or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
             return
-        order = TrimOrder(_store_settings(config, store.root))
+        order = TrimOrder(StoreSettings.of(config, store.root))
         job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
         pools[0].submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
 
@@ -216,17 +215,6 @@ class Supply:
             self._closed = True
         for pool in self._all_pools():
             pool.close(max(0.0, end - time.monotonic()))
-
-
-def _store_settings(config: Config, root: Path) -> StoreSettings:
-    return StoreSettings(
-        root,
-        lower=config.lower_cache_dirs,
-        size_max_bytes=config.cache_size_max_bytes,
-        readonly=config.readonly,
-        group=config.shared_group,
-        signing_key_file=config.signing_key_file,
-    )
 
 
 def _worker_paths() -> tuple[str, ...]:

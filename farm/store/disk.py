@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from farm.config import Config
 from farm.errors import StoreRefused, StoreVersionWarning
 from farm.job.key import CompileKey
 from farm.reasons import DegradedReason, MissReason
@@ -195,7 +196,7 @@ class DiskStore:
             ):
                 self._must_be_writable()  # once more: somebody else may have made the root just before us
                 try:
-                    self._write(temporary, data, before)
+                    self._places.write(before, temporary, data, fsync=self._fsync)
                     os.replace(temporary, name, src_dir_fd=before, dst_dir_fd=shard)
                 except BaseException:
                     remove(before, temporary)
@@ -347,21 +348,6 @@ class DiskStore:
         if self._newer is not None:
             raise StoreUnwritable(DegradedReason.STORE_NEWER_FORMAT, f"{self.root} holds {self._newer}")
 
-    def _write(self, name: str, data: bytes, directory: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(name, flags, 0o600, dir_fd=directory)
-        try:
-            if self._rule.gid is not None:
-                os.fchown(descriptor, -1, self._rule.gid)
-            os.fchmod(descriptor, self._rule.file_mode)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            if self._fsync:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
     def _set_aside(self, key: CompileKey, miss: Miss) -> None:
         if self.readonly or miss.reason not in DAMAGED:
             return
@@ -403,6 +389,18 @@ class StoreSettings:
     readonly: bool = False
     group: str | None = None
     signing_key_file: Path | None = None
+
+    @classmethod
+    def of(cls, config: Config, root: Path) -> "StoreSettings":
+        """What a farm with these settings opens `root` with."""
+        return cls(
+            root,
+            lower=config.lower_cache_dirs,
+            size_max_bytes=config.cache_size_max_bytes,
+            readonly=config.readonly,
+            group=config.shared_group,
+            signing_key_file=config.signing_key_file,
+        )
 
     def open(self) -> DiskStore:
         """The store. Raises as DiskStore does."""

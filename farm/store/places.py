@@ -100,6 +100,22 @@ class Places:
             with self.opened():
                 pass
 
+    def write(self, directory: int, name: str, data: bytes, *, fsync: bool = False) -> None:
+        """Make a new file in an opened directory, open to whom the rule says; no other is touched. Raises OSError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(name, flags, 0o600, dir_fd=directory)
+        try:
+            if self.rule.gid is not None:
+                os.fchown(descriptor, -1, self.rule.gid)
+            os.fchmod(descriptor, self.rule.file_mode)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if fsync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def entries(self, base: int) -> Iterator[tuple[str, str, os.stat_result]]:
         """(directory, name, status) of every artifact file below the opened base."""
         for directory in names_in(base):
@@ -170,16 +186,8 @@ class Places:
 
     def _explain(self, root: int) -> None:
         """Leave a text beside a new base, for whoever finds the directory; nothing if that cannot be."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with suppress(OSError):
-            descriptor = os.open("README.txt", flags, 0o600, dir_fd=root)
-            try:
-                if self.rule.gid is not None:
-                    os.fchown(descriptor, -1, self.rule.gid)
-                os.fchmod(descriptor, self.rule.file_mode)
-                os.write(descriptor, README.encode())
-            finally:
-                close(descriptor)
+            self.write(root, "README.txt", README.encode())
 
 
 def file_name(key: CompileKey) -> str:
