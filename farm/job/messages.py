@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from farm.errors import told
 from farm.job.key import CompileKey
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 
@@ -293,7 +294,7 @@ class Decoder:
             try:
                 message = pickle.loads(self._buffer[FRAME.size : end])
             except Exception as error:  # bytes that are no pickle raise anything
-                raise BadMessage(f"{type(error).__name__}: {error}") from error
+                raise BadMessage(told(error)) from error
             if not isinstance(message, Message):
                 raise BadMessage(f"a {type(message).__name__} is no message")
             messages.append(message)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from farm.config import StartMethod
+from farm.errors import told
 from farm.job.messages import Answer, Cancelled, Compile, Exited, ForemanReady, Forked, Message, Pong
 from farm.pool import instructions as on
 from farm.pool.inbox import Inbox
@@ -102,7 +103,7 @@ class Loop:
             while self._turn():
                 pass
         except BaseException as error:  # a bug here must not leave anybody waiting
-            detail = f"the pool's thread failed: {type(error).__name__}: {error}"
+            detail = f"the pool's thread failed: {told(error)}"
         finally:
             self._stop_intake()
             try:
