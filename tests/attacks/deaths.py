@@ -142,16 +142,22 @@ def workers(front: int) -> Iterator[tuple[psutil.Process, psutil.Process]]:
                 yield foreman, worker
 
 
+def at_work(subject: Subject, place: Path, many: int, jobs_max: int) -> Child:
+    """A program that calls so many good functions; each of its workers does so many jobs."""
+    program = good_functions(many) + ALL.replace("MANY", str(many))
+    write_package(place / "package", subject, {"user.py": program})
+    child = Child(subject, place / "package", place / "cache", more={"FARM_WORKER_JOBS_MAX": str(jobs_max)})
+    child.go()
+    return child
+
+
 def killed_workers(subject: Subject, directory: Path, rounds: int) -> Outcome:
     """Every other worker is killed as soon as it is there: whatever it does then is the next one's to do again."""
     outcome, many = Outcome(), 24
     for _ in range(rounds):
         with empty(None, directory) as place:
-            program = good_functions(many) + ALL.replace("MANY", str(many))
-            write_package(place / "package", subject, {"user.py": program})
             # Each worker does two jobs, so that there are many of them.
-            child = Child(subject, place / "package", place / "cache", more={"FARM_WORKER_JOBS_MAX": "2"})
-            child.go()
+            child = at_work(subject, place, many, jobs_max=2)
             seen: list[int] = []
             while child.process.poll() is None and len(seen) < many:
                 for _, worker in workers(child.process.pid):
@@ -171,10 +177,7 @@ def stopped_foreman(subject: Subject, directory: Path, rounds: int) -> Outcome:
     outcome, many = Outcome(), 4
     for _ in range(rounds):
         with empty(None, directory) as place:
-            program = good_functions(many) + ALL.replace("MANY", str(many))
-            write_package(place / "package", subject, {"user.py": program})
-            child = Child(subject, place / "package", place / "cache", more={"FARM_WORKER_JOBS_MAX": "1"})
-            child.go()
+            child = at_work(subject, place, many, jobs_max=1)
             stopped = False
             while child.process.poll() is None and not stopped:
                 for foreman, _ in workers(child.process.pid):

@@ -6,16 +6,17 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from attack import Attack
 from children import BOUND_S, ROOT, Child, Outcome, Subject, right_results, together, write_package
 from races import MEMORY, SIGNATURES
+from troubles import vanishing
 
 FARM_ONLY: Final = (Subject.FARM,)
 PACKAGE: Final = {"user.py": SIGNATURES}
@@ -97,24 +98,6 @@ def read_only(subject: Subject, directory: Path, rounds: int) -> Outcome:
         outcome += alone(subject, directory, {"user.py": SAME_SIZE.format(factor=factor)}, before)
         outcome += alone(subject, directory, {"user.py": SAME_SIZE.format(factor=factor + 100)}, before)
     return outcome
-
-
-@contextmanager
-def vanishing(cache: Path) -> Iterator[None]:
-    """For the block the directory is removed again and again."""
-    over = threading.Event()
-
-    def remove() -> None:
-        while not over.is_set():
-            shutil.rmtree(cache, ignore_errors=True)
-
-    thread = threading.Thread(target=remove)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def vanished(subject: Subject, directory: Path, rounds: int) -> Outcome:

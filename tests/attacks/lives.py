@@ -97,14 +97,17 @@ def work(number):
 """
 )
 """The parent compiles and forks; some children are killed after a compile, and forked anew."""
-INTERRUPTED: Final = """
-import random, signal, threading
-
+MAKE: Final = """
 def make(factor):
     @compiled
     def power(a):
         return a * a * factor + 1
     return power
+"""
+INTERRUPTED: Final = (
+    MAKE
+    + """
+import random, signal, threading
 
 def in_another_thread(function):
     found = []
@@ -134,17 +137,14 @@ def work(number):
             break
     return results
 """
+)
 """Calls are interrupted at some moment; then another thread makes the same call."""
-GROUP: Final = """
+GROUP: Final = (
+    MAKE
+    + """
 import os, signal
 
 os.setpgid(0, 0)
-
-def make(factor):
-    @compiled
-    def power(a):
-        return a * a * factor + 1
-    return power
 
 def work(number):
     results = []
@@ -157,6 +157,7 @@ def work(number):
         except KeyboardInterrupt:
             pass
 """
+)
 """A program that goes on after each interrupt."""
 EXITS: Final = """
 import threading

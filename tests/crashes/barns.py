@@ -2,10 +2,10 @@
 
 import contextlib
 import fcntl
+import functools
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import deeds
 import psutil
+import troubles
 from deeds import doing
 
 import farm
@@ -30,11 +31,7 @@ COUNTED: Final = ("compiled", "loaded", "local", "recycled", *ENDS)
 numbers = itertools.count(1)
 
 
-def eventually(claim: Callable[[], object], bound_s: float = PATIENCE_S) -> None:
-    end = time.monotonic() + bound_s
-    while not claim():
-        assert time.monotonic() < end, f"not within {bound_s} s"
-        time.sleep(0.005)
+eventually = functools.partial(troubles.eventually, bound_s=PATIENCE_S)
 
 
 def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -9,16 +9,18 @@ raised, what was counted, what was warned of, and what `on_degraded="raise"` rai
 import contextlib
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import troubles
 
 import farm
 from farm.errors import Degraded, FarmWarning
@@ -109,19 +111,8 @@ def vanishes_before_the_load(cache: Path, barn: farm.Farm) -> Iterator[None]:
 @contextmanager
 def vanishes_all_the_time(cache: Path, barn: farm.Farm) -> Iterator[None]:
     """A thread removes the directory again and again, while workers look, lock, compile and publish."""
-    over = threading.Event()
-
-    def remove() -> None:
-        while not over.is_set():
-            shutil.rmtree(cache, ignore_errors=True)
-
-    thread = threading.Thread(target=remove)
-    thread.start()
-    try:
+    with troubles.vanishing(cache):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager
@@ -150,18 +141,8 @@ def closes(cache: Path, barn: farm.Farm) -> Iterator[None]:
 @contextmanager
 def has_no_descriptors(cache: Path, barn: farm.Farm) -> Iterator[None]:
     """This process can open no file any more; its pool runs already."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
-    taken = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
+    with troubles.no_descriptors():
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 @contextmanager

@@ -1,18 +1,19 @@
 """Programs, each in a session of its own: so whatever it starts is known, and nothing of it is left."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
+import troubles
 
 ROOT: Final = Path(__file__).parents[2]
 BOUND_S: Final = 100.0
@@ -73,11 +74,7 @@ def living(session: int) -> list[int]:
     return found
 
 
-def eventually(claim: Callable[[], object], bound_s: float = BOUND_S) -> None:
-    end = time.monotonic() + bound_s
-    while not claim():
-        assert time.monotonic() < end, f"not within {bound_s} s"
-        time.sleep(0.005)
+eventually = functools.partial(troubles.eventually, bound_s=BOUND_S)
 
 
 @contextlib.contextmanager

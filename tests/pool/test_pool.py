@@ -1,21 +1,21 @@
 """The pool with real processes."""
 
-import contextlib
+import functools
 import gc
 import os
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import troubles
 from fake_tasks import KEY
 
 from farm.config import StartMethod
@@ -31,11 +31,7 @@ ROOT, HERE = str(Path(__file__).parents[2]), str(Path(__file__).parent)
 PATHS = (ROOT, HERE, *(p for p in sys.path if p and p != ROOT))
 
 
-def eventually(claim: Callable[[], bool], bound_s: float = 10) -> None:
-    end = time.monotonic() + bound_s
-    while not claim():
-        assert time.monotonic() < end, "not within the bound"
-        time.sleep(0.01)
+eventually = functools.partial(troubles.eventually, bound_s=10)
 
 
 def alive(pid: int) -> bool:
@@ -312,26 +308,10 @@ def test_a_ticket_and_an_event_name_the_worker() -> None:
         pool.close(0)
 
 
-@contextlib.contextmanager
-def no_descriptors() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
-    taken = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for descriptor in taken:
-            os.close(descriptor)
-
-
 def test_no_descriptors_left_is_an_answer_and_not_an_exception(forked: Pool) -> None:
     text(send(forked, "pid:"))
     other = make()
-    with no_descriptors():
+    with troubles.no_descriptors():
         refused = result(send(other, "echo:"))
         assert isinstance(refused, Cancelled) and "could not be started" in refused.detail
         answers = [result(send(forked, "loop:", deadline_s=0.5)) for _ in range(2)]
