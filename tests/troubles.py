@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def eventually(claim: Callable[[], object], bound_s: float) -> None:
-    """Wait until it is true."""
-    end = time.monotonic() + bound_s
-    while not claim():
-        assert time.monotonic() < end, f"not within {bound_s} s"
-        time.sleep(0.005)
+def waiting_for(usual_s: float) -> Callable[..., None]:
+    """`eventually(claim, bound_s)`, which waits until the claim is true; so long unless it is told otherwise."""
+
+    def eventually(claim: Callable[[], object], bound_s: float = usual_s) -> None:
+        end = time.monotonic() + bound_s
+        while not claim():
+            assert time.monotonic() < end, f"not within {bound_s} s"
+            time.sleep(0.005)
+
+    return eventually
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import functools
 import itertools
 import os
 import re
@@ -31,7 +30,7 @@ COUNTED: Final = ("compiled", "loaded", "local", "recycled", *ENDS)
 numbers = itertools.count(1)
 
 
-eventually = functools.partial(troubles.eventually, bound_s=PATIENCE_S)
+eventually = troubles.waiting_for(PATIENCE_S)
 
 
 def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

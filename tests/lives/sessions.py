@@ -1,7 +1,6 @@
 """Programs, each in a session of its own: so whatever it starts is known, and nothing of it is left."""
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -74,7 +73,7 @@ def living(session: int) -> list[int]:
     return found
 
 
-eventually = functools.partial(troubles.eventually, bound_s=BOUND_S)
+eventually = troubles.waiting_for(BOUND_S)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """The pool with real processes."""
 
-import functools
 import gc
 import os
 import signal
@@ -31,7 +30,7 @@ ROOT, HERE = str(Path(__file__).parents[2]), str(Path(__file__).parent)
 PATHS = (ROOT, HERE, *(p for p in sys.path if p and p != ROOT))
 
 
-eventually = functools.partial(troubles.eventually, bound_s=10)
+eventually = troubles.waiting_for(10)
 
 
 def alive(pid: int) -> bool:
