@@ -284,12 +284,11 @@ class Farm:
 
     def _result_of_any_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
         """Wait for the result, also of a farm that is off, or closed, or is closed meanwhile. Raises numba's errors."""
-        if self.works or entry.snapshot().state is CompileState.COMPILED:
-            try:
-                return self.result(dispatcher, entry, return_type)
-            except FarmClosed:
-                if self.works:
-                    raise
+        try:  # closed or not: what was asked for before is settled by its pending, and by nobody else
+            return self.result(dispatcher, entry, return_type)
+        except FarmClosed:
+            if self.works:
+                raise
         if ends.exits() and threading.current_thread().daemon:
             # Such a thread ends with the process, wherever it is. A compile would have it end in the middle of LLVM.
             threading.Event().wait()  # no bound: the process ends

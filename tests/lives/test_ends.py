@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -250,3 +251,30 @@ def test_who_waits_while_the_farm_is_closed_gets_the_result(tmp_path: Path, call
         assert found and found[0] < OVERFLOW**3
         assert function.status("(int64,)").state is CompileState.COMPILED
         assert barn.stats().local == 1
+
+
+@pytest.mark.concurrency
+def test_a_strict_call_that_has_asked_when_the_farm_is_closed_compiles_once_and_is_known(tmp_path: Path) -> None:
+    returned = threading.Event()
+    with farm.Farm(cache_dir=tmp_path / "cache", workers=1, nice=0, exit_grace_s=0) as barn:
+        function = farm.njit(power(0), farm=barn, mode="strict")
+        ask, forget_calls = barn._start_for_call, function.table.finalize
+        closing = threading.Thread(target=barn.close)
+
+        def ask_and_close(*arguments: Any) -> None:
+            ask(*arguments)
+            closing.start()
+            eventually(lambda: barn.closed)
+
+        def forget_calls_later() -> None:
+            assert returned.wait(60)
+            forget_calls()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(barn, "_start_for_call", ask_and_close)
+            patch.setattr(function.table, "finalize", forget_calls_later)
+            assert function(OVERFLOW) < OVERFLOW**3
+            returned.set()
+            closing.join(60)
+        assert function.status("(int64,)").state is CompileState.COMPILED
+        assert (barn.stats().local, barn.stats().pending) == (1, 0)
