@@ -93,14 +93,17 @@ def test_a_front_killed_in_mid_compile_leaves_no_process_a_second_later(tmp_path
         tree = tree_in_mid_compile(process)
         workers = compiling(process.pid)
         foreman = psutil.Process(process.pid).children()
-        for victim in {
+        victims = {
             "nobody": [],
             "a worker": workers[:1],
             "both workers": workers,
             "the foreman": foreman,
             "all": workers + foreman,
-        }[stopped]:
+        }[stopped]
+        for victim in victims:
             victim.send_signal(signal.SIGSTOP)
+        # Until they stand still: the kernel lets those go on, and ends, whom it finds stopped when their parent dies.
+        eventually(lambda: all(victim.status() == psutil.STATUS_STOPPED for victim in victims))
         process.kill()
         process.wait()
         eventually(lambda: not living(tree), 1.0)
