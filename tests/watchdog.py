@@ -100,7 +100,9 @@ def pools_of(one: Any) -> list[Pool]:
 
 def threads_of(one: Any) -> set[threading.Thread | None]:
     """The threads of a farm."""
-    return set() if one._settler is None else {one._settler._installer, *(pool._thread for pool in pools_of(one))}
+    return (
+        set() if one._settler is None else {one._settler.installer._thread, *(pool._thread for pool in pools_of(one))}
+    )
 
 
 def processes_of(one: Any) -> set[int | None]:

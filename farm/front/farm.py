@@ -172,7 +172,7 @@ class Farm:
 
     def wait_if_it_installs(self) -> None:
         """Before waiting for futures in a listener or a callback, whose thread may be the one that completes them."""
-        if self._settler is not None and self._settler.installs_here:
+        if self._settler is not None and self._settler.installer.is_current():
             self.wait()  # no bound: this thread is the one that installs, so nothing else would
 
     def close(self, grace_s: float | None = None) -> None:

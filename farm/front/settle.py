@@ -13,7 +13,6 @@ asks again, unless its machine code is installed already. What is done on the wa
 
 import contextlib
 import pickle
-import queue
 import threading
 import time
 import warnings
@@ -35,6 +34,7 @@ from farm.errors import (
     told,
 )
 from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
+from farm.front.installer import Installer
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
@@ -43,7 +43,6 @@ from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
-from farm.pool import launch
 from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
@@ -76,15 +75,13 @@ class Settler:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self._arrived: queue.SimpleQueue[Pending | Callable[[], None] | None] = queue.SimpleQueue()
-        self.supply: Final = Supply(record, later=self._arrived.put)
-        # Guards _installer, _told_of_no_installer, _closed, _ended and the `load_told` and `order` of pendings. Nothing
-        # that blocks is done with it held.
+        self.installer: Final = Installer(self.settle)
+        self.supply: Final = Supply(record, later=self.installer.later)
+        # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
+        # held.
         self._lock = threading.RLock()
-        self._installer: threading.Thread | None = None
         self._told_of_no_installer = False
         self._closed = False
-        self._ended = False
 
     # -- handing over ----------------------------------------------------------------------------------
 
@@ -131,16 +128,8 @@ class Settler:
     def _deliver(self, pending: Pending) -> None:
         """From here on the installer settles it, unless somebody waits for it and comes first."""
         self._record.tell_started(pending)
-        self._run_installer()
-        pending.when_answered(self._arrive)
-
-    def _arrive(self, pending: Pending) -> None:
-        with self._lock:
-            ended = self._ended
-            if not ended:
-                self._arrived.put(pending)
-        if ended:  # the installer is gone, and with the pool closed the answer came in the asking thread
-            self.settle(pending)
+        self.installer.start()
+        pending.when_answered(self.installer.arrive)
 
     @staticmethod
     def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
@@ -187,7 +176,7 @@ class Settler:
             _give(answer, built)
             raise
         finally:
-            pending.when_answered(self._arrive)
+            pending.when_answered(self.installer.arrive)
 
     # -- settling --------------------------------------------------------------------------------------
 
@@ -405,7 +394,7 @@ class Settler:
             return decode(built.inline, built.key)
         return self.supply.look_up(self._config(), built.key)
 
-    # -- the installer thread --------------------------------------------------------------------------
+    # -- the installer ---------------------------------------------------------------------------------
 
     def can_install(self) -> bool:
         """Whether what nobody waits for would be installed; starts the installer. If not it is told, once.
@@ -414,7 +403,7 @@ class Settler:
         when the main thread has ended, though other threads go on. Once closing has begun nothing new is taken: without
         an installer it would be settled by nobody.
         """
-        problem = self._run_installer()
+        problem = self.installer.start()
         if problem is None:
             return not self._closed
         with self._lock:
@@ -423,56 +412,12 @@ class Settler:
             self._record.degraded(DegradedReason.POOL_UNAVAILABLE, f"nothing is compiled in the background: {problem}")
         return False
 
-    def _run_installer(self) -> RuntimeError | None:
-        """What keeps it from running."""
-        if self._installer is not None:
-            return None
-        with self._lock:
-            if self._installer is None and not self._closed:
-                installer = threading.Thread(target=self._install_arrivals, name="farm-installer", daemon=True)
-                try:
-                    installer.start()
-                except RuntimeError as error:
-                    return error
-                self._installer = installer
-        return None
-
-    def _install_arrivals(self) -> None:
-        with self._lock:  # whoever started it has noted it, or was interrupted before and will start another one
-            if self._installer is not threading.current_thread():
-                return
-        while (arrival := self._next_arrival()) is not None:
-            try:
-                if isinstance(arrival, Pending):
-                    self.settle(arrival)
-                else:
-                    arrival()
-            except BaseException:  # a SystemExit of user code, or a defect here: the others want to be installed
-                LOG.exception("installing %s failed", getattr(arrival, "label", "nothing"))
-
-    def _next_arrival(self) -> Pending | Callable[[], None] | None:
-        launch.leave_signals_to_others()
-        try:
-            return self._arrived.get()  # no bound: a daemon, and `close` sends the None
-        finally:
-            launch.take_signals()
-
-    @property
-    def installs_here(self) -> bool:
-        """Whether this thread is the installer."""
-        return threading.current_thread() is self._installer
-
     def close(self, grace_s: float) -> None:
         """Stop intake, end the pool and the installer."""
-        with self._lock:
-            self._closed = True
-            installer = self._installer
+        self._closed = True
+        self.installer.stop_intake()
         self.supply.close(grace_s)
-        with self._lock:
-            self._ended = True
-            self._arrived.put(None)
-        if installer is not None and installer is not threading.current_thread():
-            installer.join(grace_s)
+        self.installer.end(grace_s)
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

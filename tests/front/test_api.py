@@ -480,7 +480,7 @@ def test_ctrl_c_in_a_local_compile_leaves_the_signature_to_be_asked_for_again(
 
     with monkeypatch.context() as patch:
         patch.setattr("farm.front.settle.compile_signature", interrupted)
-        patch.setattr("farm.front.settle.Settler._run_installer", lambda self: None)  # so that this thread settles
+        patch.setattr("farm.front.installer.Installer.start", lambda self: None)  # so that this thread settles
         with pytest.raises(KeyboardInterrupt):
             function(1)
     assert barn.stats().pending == 0
