@@ -90,7 +90,7 @@ def compile_all(
         owner: Farm = function.farm()
         (entry,) = owner.submit(function, [(arguments, return_type)], waited=True)
         entries.append(entry)
-        places.setdefault(owner.future(entry), []).append(place)
+        places.setdefault(owner.requests.future(entry), []).append(place)
 
     for owner in {function.farm() for function, _, _ in asked}:
         owner.wait_if_it_installs()

@@ -119,7 +119,7 @@ class FarmDispatcher(HookedDispatcher):
             return self.callable_for(folded)
         if code is not None:
             return code
-        pending = farm.pending(self, arguments)
+        pending = farm.requests.of(self.table.get_or_create(arguments))
         if pending is not None:
             self._add_shortcut(pending, folded)
         return self._fallback(arguments)
@@ -297,7 +297,7 @@ class FarmDispatcher(HookedDispatcher):
         if self.farm().closed:
             raise FarmClosed()
         (entry,) = self.farm().submit(self, [(arguments, return_type)])
-        return self.farm().future(entry)
+        return self.farm().requests.future(entry)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all that was asked for is compiled or has failed; False if `timeout` seconds passed first."""

@@ -59,7 +59,7 @@ def _origin(origin: Origin | None) -> str:
 
 
 def _queue(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:
-    pending = None if entry is None else function.farm().pending(function, entry.key)
+    pending = None if entry is None else function.farm().requests.of(entry)
     if pending is None or pending.answer.done():
         return "the answer is there and is being installed"
     ticket = pending.ticket

@@ -26,13 +26,12 @@ from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
-from farm.front.status import Status, complete
-from farm.front.table import CompileState, Entry, Flight
-from farm.observe.listeners import LOG, Listener, set_level
+from farm.front.requests import Requests
+from farm.front.table import CompileState, Entry
+from farm.observe.listeners import Listener, set_level
 from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
-from farm.port.futures import SteadyFuture
 from farm.port.locks import with_compiler_lock
 from farm.port.role import compiles_for_others
 from farm.port.target import caller_flags, settings
@@ -40,7 +39,6 @@ from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
     from farm.front.settle import Settler
-    from farm.store.artifact import Stored
 
 
 class Farm:
@@ -54,18 +52,17 @@ class Farm:
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
+        self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
         ends.remember(self)
 
     def _reset(self) -> None:
-        # Guards _settler, _pending, _dispatchers and _closed. Nothing that blocks is done with it held; an entry's
-        # lock, the profiler's and the counters' may be taken inside it, never the other way round.
+        # Guards _settler, _dispatchers and _closed. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
         # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
         self._configuring = threading.RLock()
         self._settler: Settler | None = None
-        self._pending: dict[Any, Pending] = {}
         self._closed = False
         self._forked_unlocked = False
 
@@ -87,7 +84,7 @@ class Farm:
             for entry in dispatcher.table.entries()
         )
         pool = "closed" if self._closed else "no pool yet" if self._settler is None else repr(self._settler.supply)
-        return f"<Farm [{ready} ready | {len(self._pending)} pending | {pool}]>"
+        return f"<Farm [{ready} ready | {len(self.requests)} pending | {pool}]>"
 
     def __enter__(self) -> "Farm":
         if self._closed:
@@ -112,9 +109,7 @@ class Farm:
         """The counters as they are now."""
         for dispatcher in self._own():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
-        with self._lock:
-            pending = sum(not one.ended for one in self._pending.values())
-        return self.record.counters.stats(pending)
+        return self.record.counters.stats(sum(not one.ended for one in self.requests.all()))
 
     def add_listener(self, listener: Listener) -> None:
         """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
@@ -161,8 +156,7 @@ class Farm:
     def wait_for(self, dispatcher: FarmDispatcher | None, timeout_s: float | None) -> bool:
         """Block until every pending compile (of one dispatcher, or of all) is settled; False on time-out."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._lock:
-            waited = [p for p in self._pending.values() if dispatcher is None or p.dispatcher is dispatcher]
+        waited = [one for one in self.requests.all() if dispatcher is None or one.dispatcher is dispatcher]
         for pending in waited:
             pending.note_wait()
         for pending in waited:
@@ -243,7 +237,7 @@ class Farm:
             verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
-        pending = self._take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
+        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is not None:
@@ -254,15 +248,9 @@ class Farm:
         elif entry.take_look():
             self._load_past_the_limits(dispatcher, entry)
 
-    def pending(self, dispatcher: FarmDispatcher, arguments: Types) -> Pending | None:
-        """The compile of a signature that is on its way."""
-        flight = dispatcher.table.get_or_create(arguments).snapshot().flight
-        with self._lock:
-            return None if flight is None else self._pending.get(flight)
-
     def _note_call_of_pending(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
         self.record.execution(dispatcher)
-        pending = self.pending(dispatcher, entry.key)
+        pending = self.requests.of(entry)
         if pending is not None:
             pending.note_call()
 
@@ -270,7 +258,7 @@ class Farm:
         """No compile now, says the policy. What the store has is loaded all the same."""
         found = self.settler().stored(dispatcher, entry.key)
         if found is not None:
-            pending = self._take(dispatcher, entry, None, found=found)
+            pending = self.requests.take(dispatcher, entry, None, found=found)
             if pending is not None:
                 self.settler().settle_if_free(pending)
 
@@ -285,7 +273,7 @@ class Farm:
     def _result_of_any_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
         """Wait for the result, also of a farm that is off, or closed, or is closed meanwhile. Raises numba's errors."""
         try:  # closed or not: what was asked for before is settled by its pending, and by nobody else
-            return self.result(dispatcher, entry, return_type)
+            return self.requests.result(dispatcher, entry, return_type)
         except FarmClosed:
             if self.works:
                 raise
@@ -317,6 +305,9 @@ class Farm:
         entry.publish_at_once(result)
         return result
 
+    def _ask_again(self, pending: Pending) -> None:
+        self.submit(pending.dispatcher, [(pending.entry.key, pending.return_type)])
+
     def submit(
         self, dispatcher: FarmDispatcher, wanted: Iterable[tuple[Types, Any]], *, waited: bool = False
     ) -> list[Entry[Types, Any]]:
@@ -332,96 +323,10 @@ class Farm:
             entries.append(entry)
             if not self.works or not self.settler().can_install():
                 continue
-            pending = self._take(dispatcher, entry, return_type, waited=waited, batch=not waited)
-            if pending is None and waited and (running := self.pending(dispatcher, arguments)) is not None:
+            pending = self.requests.take(dispatcher, entry, return_type, waited=waited, batch=not waited)
+            if pending is None and waited and (running := self.requests.of(entry)) is not None:
                 running.note_wait()
         return entries
-
-    def future(self, entry: Entry[Types, Any]) -> "SteadyFuture[Status]":
-        """Completes with the entry's Status, or with its error, once it is settled; outside all locks."""
-        future: SteadyFuture[Status] = SteadyFuture()
-        flight = entry.snapshot().flight
-        with self._lock:
-            pending = None if flight is None else self._pending.get(flight)
-            if pending is not None:
-                pending.futures.append(future)
-                return future
-        complete(future, entry)
-        return future
-
-    def _take(
-        self,
-        dispatcher: FarmDispatcher,
-        entry: Entry[Types, Any],
-        return_type: Any | None,
-        decide: Callable[[int], bool] | None = None,
-        slot: object | None = None,
-        *,
-        waited: bool = False,
-        batch: bool = False,
-        found: "Stored | None" = None,
-    ) -> Pending | None:
-        """Take the entry and hand it over; None if it is not ours to compile. `found` is what the store has for it.
-
-        Whoever is interrupted in here, by Ctrl-C, gives it up: a job that a worker has may go on, and the next call
-        asks again. What is done on the way out may be done twice, as nobody can know how far it was.
-        """
-        settler = self.settler()  # brings in modules, which may be interrupted: not with the entry taken
-        taken: list[Flight[Any]] = []
-        try:
-            # State and slot are taken here, in the caller, before the job is handed over: otherwise two callers would
-            # queue it twice, and the limit on running compiles would be blind.
-            with self._lock:  # whoever sees the flight finds its pending: a waiter without it could not settle it
-                flight = entry.reserve(decide, taken.append)
-                if flight is None:
-                    if slot is not None:
-                        self.record.profiler.release(slot)
-                    return None
-                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch)
-                self._pending[flight] = pending
-            if found is not None:
-                settler.take_stored(pending, found)
-            else:
-                settler.hand_over(pending, waited=waited)
-        except BaseException:
-            self._give_up(entry, taken, slot)
-            raise
-        return pending
-
-    def _give_up(self, entry: Entry[Types, Any], taken: list[Flight[Any]], slot: object | None) -> None:
-        self.record.profiler.release(slot)
-        for flight in taken:
-            entry.give_up(flight)
-            with self._lock:
-                pending = self._pending.get(flight)
-            if pending is not None:
-                self.record.count_ended(pending)
-                self._forget(pending)
-
-    def result(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None = None) -> Any:
-        """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it.
-
-        No bound but the job's own: the pool answers every job, by its deadline or by its end, also when it closes.
-        """
-        while True:
-            state = entry.snapshot()
-            if state.value is not None:
-                return state.value
-            if state.error is not None:
-                raise state.error.with_traceback(None)  # it is kept, and must not keep its callers' frames
-            if state.flight is None:  # not asked for yet, or overtaken by recompile(), or interrupted
-                self._ask(dispatcher, entry, return_type)
-                continue
-            with self._lock:
-                pending = self._pending.get(state.flight)
-            if pending is not None:
-                self.settler().wait(pending)
-            state.flight.wait()  # no bound: who settles it, or closes the farm, completes it
-
-    def _ask(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any | None) -> None:
-        if not self.works:
-            raise FarmClosed()
-        self._take(dispatcher, entry, return_type, waited=True)
 
     def raises_for_good(self, error: BaseException | None) -> bool:
         """Whether calls of what failed so raise its error, though they could run the fallback."""
@@ -446,35 +351,11 @@ class Farm:
             from farm.front.settle import Settler
 
             ends.close_all_at_exit()
-            made = Settler(lambda: self.config, self.record, self._forget)
+            made = Settler(lambda: self.config, self.record, self.requests.forget)
             with self._lock:
                 settler = self._settler = self._settler or made
             self.record.profiler.limits = self._limits()
         return settler
-
-    def _forget(self, pending: Pending) -> None:
-        """It is over. Who waits for it by a future hears of the next attempt, if this one was overtaken or given up.
-
-        Harmless when repeated: whoever is interrupted in here does it again.
-        """
-        with self._lock:
-            self._pending.pop(pending.flight, None)
-        if pending.futures and pending.flight.overtaken and self.works:
-            self.submit(pending.dispatcher, [(pending.entry.key, pending.return_type)])
-            flight = pending.entry.snapshot().flight
-            with self._lock:
-                again = None if flight is None else self._pending.get(flight)
-                if again is not None:
-                    again.futures += pending.futures
-                    pending.futures.clear()
-        while pending.futures:
-            try:
-                complete(pending.futures[-1], pending.entry)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # a SystemExit of a callback: in the installer it would be the end of all futures
-                LOG.exception("a callback of a future of %s raised", pending.label)
-            pending.futures.pop()
 
     # -- forks -------------------------------------------------------------------------------------------
 
@@ -484,10 +365,7 @@ class Farm:
         `unlocked`: the process forked in the middle of a compile, so that nothing can be compiled here.
         """
         closed = self._closed
-        for pending in self._pending.values():
-            for future in pending.futures:  # nobody here will complete it: whoever waits for it is told so
-                future.__init__()  # type: ignore[misc]  # its lock may have been held
-                future.cancel()
+        self.requests.reset_in_child()
         self._reset()
         self._closed = closed
         self.record.reset_in_child()

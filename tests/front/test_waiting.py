@@ -117,7 +117,7 @@ def test_a_wait_with_a_limit_keeps_it_while_another_thread_compiles(barn: farm.F
     assert holds.wait(60)
     function = farm.njit(double, farm=barn)
     function.submit("(int64,)")
-    (pending,) = barn._pending.values()
+    (pending,) = barn.requests.all()
     assert pending.wait(60)
     assert not function.wait(0.01)
     assert not function.wait(0)
@@ -185,7 +185,7 @@ def test_a_farm_that_closes_just_before_a_job_is_taken_leaves_nobody_waiting(
     barn: farm.Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settler = barn.settler()
-    take = barn._take
+    take = barn.requests.take
 
     def closing(*arguments: object, **more: object) -> object:
         barn.close()
@@ -193,7 +193,7 @@ def test_a_farm_that_closes_just_before_a_job_is_taken_leaves_nobody_waiting(
 
     function = farm.njit(double, farm=barn)
     with monkeypatch.context() as patch:
-        patch.setattr(barn, "_take", closing)
+        patch.setattr(barn.requests, "take", closing)
         status = function.submit("(int64,)")
     assert isinstance(status.exception(60), FarmClosed) or status.result().state is CompileState.UNCOMPILED
     assert barn.stats().pending == 0

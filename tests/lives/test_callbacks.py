@@ -68,7 +68,7 @@ def test_a_listener_that_blocks_stops_only_the_thread_that_it_is_called_in(barn:
     assert is_machine_code(strict)
     assert waited(2) == 34 and waited.wait(60) and is_machine_code(waited)
     assert unwaited(2) == 35
-    (pending,) = [one for one in barn._pending.values() if one.dispatcher is unwaited]
+    (pending,) = [one for one in barn.requests.all() if one.dispatcher is unwaited]
     assert pending.wait(60) and not pending.settled
     assert not is_machine_code(unwaited)
     assert compiler_lock.acquire(timeout=60)

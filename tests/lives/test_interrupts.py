@@ -188,7 +188,7 @@ def check(barn: farm.Farm, works: Callable[[], bool], where: object) -> None:
         return works() and barn.wait(BOUND_S)
 
     assert in_another_thread(free) is True, where
-    assert (barn.stats().pending, barn.record.profiler.ongoing, barn._pending) == (0, 0, {}), where
+    assert (barn.stats().pending, barn.record.profiler.ongoing, len(barn.requests)) == (0, 0, 0), where
 
 
 @pytest.mark.timeout(300)
