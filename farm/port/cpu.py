@@ -87,16 +87,14 @@ class Cpu:
     features: str = ""
 
     def __str__(self) -> str:
-        """For people: of this CPU only the name, as its features would fill a page."""
-        if not self.features:
-            return self.name
+        """For people: of all the features that this CPU has, or has not, only those in which it differs."""
         this = host()
-        more = self.features.removeprefix(this.features)
-        if more == self.features:
-            return f"{self.name},{self.features}"
-        return (
-            f"{self.name}{more}" if self.name == this.name else f"{self.name}{more}, with the features of {this.name}"
-        )
+        words, usual = self.features.split(","), this.features.split(",")
+        if {word[1:] for word in words} >= {word[1:] for word in usual}:
+            words = [word for word in words if word not in usual]
+            if self.name != this.name:
+                words.append(f"with the features of {this.name}")
+        return ",".join(word for word in (self.name, *words) if word)
 
 
 def host(avx: bool = True) -> Cpu:
