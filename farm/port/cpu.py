@@ -118,6 +118,7 @@ def _what_this_has() -> frozenset[tuple[str, bool]]:
         return frozenset()
 
 
+@functools.lru_cache(maxsize=1)
 def triple() -> str:
     """The triple that code is generated for."""
     return str(llvm.get_process_triple())

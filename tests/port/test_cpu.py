@@ -150,8 +150,9 @@ def test_every_feature_of_a_level_is_one_that_llvm_can_find() -> None:
 def test_a_cpu_has_a_level_if_it_has_all_of_it(monkeypatch: pytest.MonkeyPatch, lacks: set[str], best: str) -> None:
     has(monkeypatch, EVERYTHING - lacks)
     assert level() == best
-    levels = list(LEVELS)
-    assert [str(one) for one in runnable_for(target.own_cpu())] == levels[levels.index(best) :]
+    wanted = list(LEVELS)[list(LEVELS).index(best) :]
+    for own in (target.own_cpu(), Cpu("x86-64-v4", "+crc32")):  # numba may be told to compile for more than there is
+        assert [str(one) for one in runnable_for(own)] == wanted
 
 
 @pytest.mark.parametrize(
