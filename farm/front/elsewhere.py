@@ -1,4 +1,4 @@
-"""Compiling for another CPU: the store is filled, and nothing is loaded, installed or counted as compiled here.
+"""Compiling for another CPU, or ahead of time: the store is filled, and nothing is loaded or installed here.
 
 For a machine to come, or for an image that runs on many. What cannot be compiled in a worker cannot be made for another
 CPU at all: then the answer is Rejected, and the program compiles it where it runs.
@@ -21,7 +21,7 @@ from farm.store.artifact import Stored
 
 
 def compile_for(
-    farm: Farm, function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu
+    farm: Farm, function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu | None
 ) -> "Future[FinalAnswer]":
     """See to it that the store has the machine code of one signature for a CPU; returns at once.
 
@@ -30,7 +30,8 @@ def compile_for(
     arguments, return_type
         As `farm.port.dispatch.parse_signature` gives them.
     cpu
-        As `farm.port.cpu.parse` gives it.
+        As `farm.port.cpu.parse` gives it; None for what numba compiles for in this process. What the store has for
+        another CPU does not count, also where this process would load it.
 
     Returns
     -------
@@ -47,16 +48,16 @@ def compile_for(
 
 
 def functor_for(
-    function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu
+    function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu | None
 ) -> CompileFunctor:
-    """The compile of one signature for a CPU, as data: its key is what the store has it under. Raises NotShippable."""
+    """The compile of one signature for a CPU, as data: the store has it under its key. Raises NotShippable."""
     if function.targetoptions.get("forceobj"):
         raise NotShippable(RefusalReason.OBJECT_MODE, function.label)
     return make_functor(function, arguments, return_type, cpu)
 
 
 def _ask(
-    farm: Farm, function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu
+    farm: Farm, function: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu | None
 ) -> "Future[FinalAnswer]":
     if not farm.works:
         raise NotShippable(RefusalReason.NO_POOL, "the farm is switched off, or closed")
@@ -67,7 +68,7 @@ def _ask(
         if isinstance(found, Stored):
             return _answered(Built(found.key, Origin.STORE, 0.0, found.size_bytes))
     order = Order(functor, supply.store_settings(config), dead=supply.take_dead(), verify=config.verify)
-    label = f"{function.signature_label(arguments)} for {cpu}"
+    label = function.signature_label(arguments) + (f" for {cpu}" if cpu else "")
     job = Job(functor.key, label, pickle.dumps(order), config.job_timeout_s, order.verify)
     future = supply.pool(config, functor.settings).submit(job, waited=False, batch=True).future
     future.add_done_callback(lambda done: _note(farm, done.result()))

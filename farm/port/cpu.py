@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
+from numba.core import config
 
 from farm.errors import CpuError
 
@@ -51,6 +52,7 @@ ASK: Final = """\
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import llvmlite.binding as llvm
+from numba.core import config
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -127,11 +129,12 @@ def triple() -> str:
 def parse(text: str) -> Cpu:
     """The CPU that a text names: `host`, a level such as `x86-64-v3`, `generic`, or another name of LLVM's.
 
-    Features may follow: `x86-64-v3,+avx512f`. Raises CpuError, which names the nearest right word.
+    `host` is this machine, also where numba is told to compile for another. Features may follow: `x86-64-v3,+avx512f`.
+    Raises CpuError, which names the nearest right word.
     """
     name, *words = (word.strip().lower() for word in text.split(","))
     if name == "host":
-        this = host()
+        this = host(bool(config.ENABLE_AVX))
         return Cpu(this.name, ",".join((this.features, *_features(text, words))))
     if not (name in LEVELS and _is_x86_64()):
         try:

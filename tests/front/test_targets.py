@@ -22,7 +22,7 @@ from farm.job.functor import make_functor, other_keys
 from farm.job.key import CompileKey
 from farm.job.messages import Built, Origin, Rejected
 from farm.port import cpu
-from farm.port.cpu import LEVELS, Cpu, host, level
+from farm.port.cpu import LEVELS, Cpu, host, level, parse
 from farm.port.dispatch import parse_signature
 from farm.port.target import own_cpu, settings
 from farm.reasons import MissReason, RefusalReason
@@ -96,7 +96,7 @@ def functions(barn: farm.Farm) -> tuple[Any, Any]:
     return farm.njit(outer, farm=barn), callee
 
 
-def asked(function: Any, one: Cpu) -> CompileKey:
+def asked(function: Any, one: Cpu | None) -> CompileKey:
     return functor_for(function, *parse_signature(SIGNATURE), one).key
 
 
@@ -173,12 +173,15 @@ def test_a_program_that_is_restricted_and_one_that_compiles_for_others_come_to_t
     barn: farm.Farm, monkeypatch: pytest.MonkeyPatch, avx: int
 ) -> None:
     outer, _ = functions(barn)
-    from_outside, own = asked(outer, V3), asked(outer, host())
+    from_outside, own = asked(outer, V3), asked(outer, None)
     restrict(monkeypatch, V3)
     monkeypatch.setattr(numba.config, "ENABLE_AVX", avx)
     restricted = make_functor(outer, *parse_signature(SIGNATURE))
     assert restricted.key == from_outside != own and restricted.key.parts == from_outside.parts
     assert own.first_difference(from_outside) == "target"
+    monkeypatch.undo()
+    restrict(monkeypatch, V2)
+    assert asked(outer, parse("host")) == own
     assert {label for label, digest in own.parts if digest != dict(from_outside.parts)[label]} == {"target"}
 
 
@@ -265,14 +268,17 @@ def test_a_restricted_program_is_not_given_what_its_cpu_could_run(
 def test_to_verify_only_the_own_target_is_looked_up(barn: farm.Farm) -> None:
     barn.configure(verify=True)
     outer, _ = functions(barn)
+    needs_more(barn, asked(outer, V3))  # which would be counted
     assert outer.compile(SIGNATURE)(4.0) == 11.0
     assert outer.status(SIGNATURE).origin.cpu == str(host())
     assert (barn.stats().compiled, barn.stats().loaded, barn.stats().verified) == (1, 0, 0)
+    assert barn.stats().misses.keys() == {MissReason.ABSENT}
 
 
 def test_for_this_cpu_the_own_pool_compiles(barn: farm.Farm) -> None:
     outer, _ = functions(barn)
-    assert functor_for(outer, *parse_signature(SIGNATURE), host()).settings == settings()
+    for one in (parse("host"), None):
+        assert functor_for(outer, *parse_signature(SIGNATURE), one).settings == settings()
 
 
 def test_what_cannot_be_made_for_another_cpu_is_an_answer_and_no_exception(barn: farm.Farm) -> None:

@@ -41,8 +41,11 @@ def test_a_right_text_is_a_name_and_features(text: str, name: str, features: str
     assert parse(text) == Cpu(name, features)
 
 
-def test_host_is_what_numba_compiles_for_here() -> None:
+def test_host_is_what_numba_compiles_for_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse("host") == target.own_cpu() == Cpu(codegen.ll.get_host_cpu_name(), codegen.get_host_cpu_features())
+    monkeypatch.setattr(config, "ENABLE_AVX", 0)
+    assert parse("host") == target.own_cpu() and "+avx" not in parse("host").features
+    monkeypatch.undo()
     more = parse("host,-fma")
     assert (more.name, more.features) == (parse("host").name, parse("host").features + ",-fma")
     assert str(parse("host")) == more.name and str(more) == f"{more.name},-fma"
