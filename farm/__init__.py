@@ -22,14 +22,17 @@ from farm.observe.stats import FunctionStats, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from farm.front.batch import Progress, Report
+    from farm.front.recording import Recording
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
     "njit",
     "enable",
     "compile_all",
+    "record",
     "explain",
     "start",
     "wait",
@@ -58,6 +61,18 @@ def compile_all(
     from farm.front.batch import compile_all  # these two bring in modules that few programs need
 
     return compile_all(pairs, progress, raise_errors=raise_errors)
+
+
+def record(path: "str | Path") -> "Recording":
+    """Write into a manifest what this process asks for, for `farm.prewarm`: see `farm.front.recording.Recording`.
+
+    Begins at once. Written at the end of a `with` block, by `stop()`, or when the interpreter ends.
+    """
+    from pathlib import Path
+
+    from farm.front.recording import Recording
+
+    return Recording(Path(path))
 
 
 def explain(function: Any, *arguments: Any) -> str:
