@@ -40,7 +40,7 @@ from farm.front.policy import FunctionProfile
 from farm.front.record import Record
 from farm.front.supply import Supply
 from farm.job import messages as wire
-from farm.job.functor import CompileFunctor, make_functor
+from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
 from farm.pool.task import Order
@@ -90,10 +90,18 @@ class Settler:
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self.supply.look_up(self._config(), self._functor(dispatcher, arguments, None).key)
+            found = self._look_up(self._functor(dispatcher, arguments, None))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
+
+    def _look_up(self, functor: CompileFunctor) -> Stored | Miss | None:
+        """What the store has for this CPU, or for a lesser one that this one can stand in for."""
+        config = self._config()
+        found = self.supply.look_up(config, functor.key)
+        if isinstance(found, Miss) and not config.verify:
+            return self.supply.look_further(config, other_keys(functor)) or found
+        return found
 
     def take_stored(self, pending: Pending, found: Stored) -> None:
         """The pending's answer is in the store."""
@@ -111,7 +119,7 @@ class Settler:
             functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
             pending.key = functor.key
             started = time.perf_counter()
-            found = self.supply.look_up(self._config(), functor.key)
+            found = self._look_up(functor)
             if isinstance(found, Stored) and not self._config().verify:
                 pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
