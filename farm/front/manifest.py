@@ -27,7 +27,7 @@ from farm.errors import ManifestError
 HEADER: Final = "farm-manifest"
 VERSION: Final = 1
 LOCK_S: Final = 10.0
-"""A guess: writing takes milliseconds. Who has waited so long writes without the lock, and may lose another's entries."""
+"""A guess: writing takes milliseconds. Who waited so long writes without the lock, and may lose another's entries."""
 _POLL_S: Final = 0.01
 _TEXTS: Final = ("function", "signature", "returns", "program", "reason")
 

@@ -45,6 +45,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._active = False
+        self._program: str | None = None
         self.start()
 
     def __enter__(self) -> "Recording":
@@ -68,6 +69,7 @@ class Recording:
         elif not os.access(self.path.parent, os.W_OK):
             raise ManifestError(str(self.path), "it cannot be written: there is no such directory, or it is read-only")
         self._active = True
+        self._program = program_name()  # Python takes `__file__` out of a script's module before it calls `atexit`
         atexit.register(self._write_at_end)
         util.register_after_fork(self, Recording._begin_in_child)
 
@@ -80,7 +82,7 @@ class Recording:
 
     def write(self) -> None:
         """Add what was asked for so far to the file. Raises ManifestError."""
-        manifest.add(self.path, entries())
+        manifest.add(self.path, entries(program_name() or self._program))
 
     def _write_at_end(self) -> None:
         if self._active:
@@ -95,9 +97,9 @@ class Recording:
             util.Finalize(None, self._write_at_end, exitpriority=AFTER_FINALIZERS)
 
 
-def entries() -> tuple[ManifestEntry, ...]:
-    """Everything that the farms of this process were asked for."""
-    return manifest.merged(entry for dispatcher, one in asked() for entry in _written(dispatcher, one))
+def entries(program: str | None) -> tuple[ManifestEntry, ...]:
+    """Everything that the farms of this process were asked for; `program` is what `__main__` is in it."""
+    return manifest.merged(entry for dispatcher, one in asked() for entry in _written(dispatcher, one, program))
 
 
 def asked() -> Iterator[tuple[FarmDispatcher, Entry[Types, Any]]]:
@@ -109,7 +111,7 @@ def asked() -> Iterator[tuple[FarmDispatcher, Entry[Types, Any]]]:
                     yield dispatcher, entry
 
 
-def _written(dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> Iterator[ManifestEntry]:
+def _written(dispatcher: FarmDispatcher, entry: Entry[Types, Any], program: str | None) -> Iterator[ManifestEntry]:
     error = entry.snapshot().error
     if isinstance(error, LiteralsWanted):  # each combination of values has an entry of its own
         return
@@ -126,11 +128,10 @@ def _written(dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> Iterator[M
     except NotWritable as refusal:
         reason = reason or str(refusal)
         signature, returns, pickles = _for_people(dispatcher, entry.key), None, []
-    program = None
-    if any(f"{PROGRAM}:" in text for text in (name, signature, returns or "")):
-        program = program_name()
-        if program is None:
-            reason = reason or "it belongs to an interactive session, or to a program without a file"
+    if not any(f"{PROGRAM}:" in text for text in (name, signature, returns or "")):
+        program = None
+    elif program is None:
+        reason = reason or "it belongs to an interactive session, or to a program without a file"
     yield ManifestEntry(
         function=name,
         signature=signature,

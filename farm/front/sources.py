@@ -248,6 +248,20 @@ def source_of(text: str, signatures: Sequence[str] = (), program: Program | None
     raise SourceError(text)
 
 
+def sources_of(given: Any, program: Program | None = None) -> list[Source]:
+    """One source or several. A function's signatures come with it: `'m:f float64(float64)'`, `('m:f', 'float64')`."""
+    if isinstance(given, Path):
+        return [ManifestSource(given, program)]
+    if isinstance(given, str):
+        name, _, signature = given.partition(" ")
+        if ":" in name and signature and not Path(given).is_file():
+            return [FunctionSource(name, (signature,))]
+        return [source_of(given, (), program)]
+    if isinstance(given, tuple) and given and all(isinstance(one, str) for one in given):
+        return [source_of(given[0], given[1:], program)]
+    return [one for each in given for one in sources_of(each, program)]
+
+
 class SourceError(FarmError, ValueError):
     """A text that names no source."""
 
