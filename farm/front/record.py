@@ -129,6 +129,7 @@ class Record:
             load_time_s=origin.load_s,
             worker=ticket.worker_pid if ticket is not None and origin.source is Source.WORKER else None,
             artifact_bytes=origin.artifact_bytes,
+            cpu=origin.cpu,
         )
         self.listeners.emit(lambda: event)
 
@@ -150,6 +151,7 @@ class Record:
                 key=key.hex,
                 load_time_s=origin.load_s,
                 artifact_bytes=origin.artifact_bytes,
+                cpu=origin.cpu,
             )
             self.listeners.emit(lambda: loaded)
 

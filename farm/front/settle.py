@@ -49,8 +49,9 @@ from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal
 from farm.port.futures import SteadyFuture
-from farm.port.load import LoadRefused, Unpacked, link, unpack
+from farm.port.load import LoadRefused, Unpacked, link, made_for_cpu, unpack
 from farm.port.locks import holds_compiler_lock, with_compiler_lock
+from farm.port.target import own_cpu
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
@@ -317,7 +318,8 @@ class Settler:
         started = time.perf_counter()
         result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
         seconds = time.perf_counter() - started
-        return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail)
+        cpu = str(own_cpu())
+        return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail, cpu=cpu)
 
     @staticmethod
     def compile_here(dispatcher: Any, arguments: Any, return_type: Any | None, flags: Any | None) -> Any:
@@ -389,12 +391,14 @@ class Settler:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
-        seconds = stored.meta.get("compile_s")
+        seconds, own, made_for = stored.meta.get("compile_s"), own_cpu(), made_for_cpu(stored.meta)
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
             compile_s=seconds if isinstance(seconds, float) else built.compile_s,
             load_s=load_s,
             artifact_bytes=stored.size_bytes,
+            cpu=str(made_for),
+            instead_of="" if made_for == own else str(own),
         )
 
     def _fetch(self, built: wire.Built) -> Stored | Miss | None:

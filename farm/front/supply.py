@@ -186,7 +186,7 @@ class Supply:
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
         if event.kind is PoolEventKind.FOREMAN_LOST:
-            self._degraded(DegradedReason.FOREMAN_LOST, event.detail)
+            self.note_degraded(DegradedReason.FOREMAN_LOST, event.detail)
         elif event.kind is PoolEventKind.WORKER_RECYCLED:
             self._record.counters.recycle()
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
@@ -216,9 +216,9 @@ class Supply:
         answer = done.result()
         if isinstance(answer, StoreTrimmed):
             for reason, detail in answer.degraded:
-                self._degraded(reason, detail)
+                self.note_degraded(reason, detail)
 
-    def _degraded(self, reason: DegradedReason, detail: str) -> None:
+    def note_degraded(self, reason: DegradedReason, detail: str) -> None:
         """In the pool's thread: the count at once; listeners, who may wait for what that thread brings, later."""
         self._record.counters.degrade(reason)
         self._later(lambda: self._record.tell_degraded(reason, detail))

@@ -35,6 +35,8 @@ class CompileFinished(SignatureEvent):
     load_time_s: float = 0.0
     worker: int | None = None
     artifact_bytes: int = 0
+    cpu: str = ""
+    """What the machine code was made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class LoadFinished(SignatureEvent):
     key: str
     load_time_s: float
     artifact_bytes: int
+    cpu: str = ""
+    """What the artifact was made for: not always the CPU that it runs on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

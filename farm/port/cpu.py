@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
+from numba.core import config
 
 from farm.errors import CpuError
 
@@ -51,6 +52,7 @@ ASK: Final = """\
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import llvmlite.binding as llvm
+from numba.core import config
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -87,16 +89,14 @@ class Cpu:
     features: str = ""
 
     def __str__(self) -> str:
-        """For people: of this CPU only the name, as its features would fill a page."""
-        if not self.features:
-            return self.name
+        """For people: of all the features that this CPU has, or has not, only those in which it differs."""
         this = host()
-        more = self.features.removeprefix(this.features)
-        if more == self.features:
-            return f"{self.name},{self.features}"
-        return (
-            f"{self.name}{more}" if self.name == this.name else f"{self.name}{more}, with the features of {this.name}"
-        )
+        words, usual = self.features.split(","), this.features.split(",")
+        if {word[1:] for word in words} >= {word[1:] for word in usual}:
+            words = [word for word in words if word not in usual]
+            if self.name != this.name:
+                words.append(f"with the features of {this.name}")
+        return ",".join(word for word in (self.name, *words) if word)
 
 
 def host(avx: bool = True) -> Cpu:
@@ -120,6 +120,7 @@ def _what_this_has() -> frozenset[tuple[str, bool]]:
         return frozenset()
 
 
+@functools.lru_cache(maxsize=1)
 def triple() -> str:
     """The triple that code is generated for."""
     return str(llvm.get_process_triple())
@@ -128,11 +129,12 @@ def triple() -> str:
 def parse(text: str) -> Cpu:
     """The CPU that a text names: `host`, a level such as `x86-64-v3`, `generic`, or another name of LLVM's.
 
-    Features may follow: `x86-64-v3,+avx512f`. Raises CpuError, which names the nearest right word.
+    `host` is this machine, also where numba is told to compile for another. Features may follow: `x86-64-v3,+avx512f`.
+    Raises CpuError, which names the nearest right word.
     """
     name, *words = (word.strip().lower() for word in text.split(","))
     if name == "host":
-        this = host()
+        this = host(bool(config.ENABLE_AVX))
         return Cpu(this.name, ",".join((this.features, *_features(text, words))))
     if not (name in LEVELS and _is_x86_64()):
         try:

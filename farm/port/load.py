@@ -160,20 +160,25 @@ def unpack(parts: Parts, arguments: tuple[Any, ...] | None = None) -> Unpacked:
     lock. Raises LoadRefused.
     """
     with _refusals():
-        _require_cpu(parts.meta["target"])
+        _require_cpu(parts.meta)
         return Unpacked(parts, _unpickle(parts, arguments))
 
 
 def require_cpu(meta: Mapping[str, Any]) -> None:
     """Whether this CPU can run an artifact, as its metadata says what it was made for. Raises LoadRefused."""
     with _refusals():
-        _require_cpu(meta["target"])
+        _require_cpu(meta)
 
 
-def _require_cpu(made_for: Mapping[str, str]) -> None:
-    missing = lacking(Cpu(made_for["cpu"], made_for["features"]), own_cpu())
-    if made_for["triple"] != triple():
-        missing = (made_for["triple"],)
+def made_for_cpu(meta: Mapping[str, Any]) -> Cpu:
+    """What CPU an artifact was made for, as its metadata says."""
+    return Cpu(meta["target"]["cpu"], meta["target"]["features"])
+
+
+def _require_cpu(meta: Mapping[str, Any]) -> None:
+    missing = lacking(made_for_cpu(meta), own_cpu())
+    if meta["target"]["triple"] != triple():
+        missing = (meta["target"]["triple"],)
     if missing:
         raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(missing))
 
