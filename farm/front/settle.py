@@ -274,6 +274,7 @@ class Settler:
         return origin, profile
 
     def _tell(self, pending: Pending, outcome: Outcome) -> None:
+        self._record.job_ended(pending)
         if isinstance(outcome, tuple):
             self._record.finished(pending, *outcome)
         elif not isinstance(outcome, _NO_FAILURE):
@@ -306,9 +307,12 @@ class Settler:
                 raise AssertionError("a compile is not answered by a trim")
 
     def _compile_pending(self, pending: Pending, reason: RefusalReason, detail: str) -> tuple[Any, Origin]:
-        started = time.perf_counter()
-        result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
-        seconds = time.perf_counter() - started
+        started = time.monotonic()
+        try:
+            result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
+        finally:
+            pending.here = started, time.monotonic()
+        seconds = pending.here[1] - started
         return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail)
 
     @staticmethod
@@ -381,6 +385,8 @@ class Settler:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
+        ended = time.monotonic()
+        pending.here = ended - load_s, ended
         seconds = stored.meta.get("compile_s")
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
