@@ -137,6 +137,7 @@ class Record:
             load_time_s=origin.load_s,
             worker=ticket.worker_pid if ticket is not None and origin.source is Source.WORKER else None,
             artifact_bytes=origin.artifact_bytes,
+            cpu=origin.cpu,
         )
         self.listeners.emit(lambda: event)
 
@@ -174,6 +175,7 @@ class Record:
                 load_time_s=origin.load_s,
                 artifact_bytes=origin.artifact_bytes,
                 ended_at=0.0 if pending.here is None else pending.here[1],
+                cpu=origin.cpu,
             )
             self.listeners.emit(lambda: loaded)
 

@@ -36,6 +36,8 @@ class CompileFinished(SignatureEvent):
     load_time_s: float = 0.0
     worker: int | None = None
     artifact_bytes: int = 0
+    cpu: str = ""
+    """What the machine code was made for."""
 
 
 class JobResult(Enum):
@@ -110,6 +112,8 @@ class LoadFinished(SignatureEvent):
     load_time_s: float
     artifact_bytes: int
     ended_at: float = 0.0
+    cpu: str = ""
+    """What the artifact was made for: not always the CPU that it runs on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
