@@ -8,6 +8,7 @@ from farm.tools.doctor import doctor
 from farm.tools.manifest import manifest
 from farm.tools.prewarm import prewarm
 from farm.tools.run import run
+from farm.tools.top import top
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,6 +22,7 @@ def main() -> None:
 
 main.add_command(cache)
 main.add_command(doctor)
+main.add_command(top)
 main.add_command(manifest)
 main.add_command(prewarm)
 main.add_command(run)
