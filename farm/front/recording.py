@@ -9,7 +9,6 @@ were forked; several processes that write one file lose nothing of each other. A
 """
 
 import atexit
-import os
 import warnings
 from collections.abc import Iterator
 from multiprocessing import util
@@ -66,8 +65,7 @@ class Recording:
             return
         if self.path.exists():
             manifest.read(self.path)
-        elif not os.access(self.path.parent, os.W_OK):
-            raise ManifestError(str(self.path), "it cannot be written: there is no such directory, or it is read-only")
+        manifest.require_writable(self.path)
         self._active = True
         self._program = program_name()  # Python takes `__file__` out of a script's module before it calls `atexit`
         atexit.register(self._write_at_end)

@@ -1,6 +1,7 @@
 """`farm prewarm` and `farm manifest`: what they take, say and answer. Nothing is compiled here but one function."""
 
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from farm.front.manifest import ManifestEntry, read, write
+from farm.front.prewarm import PrewarmProgress
+from farm.tools.prewarm import _display
 
 LIBRARY = {
     "__init__.py": "",
@@ -98,6 +101,15 @@ def test_a_function_is_compiled_with_the_signatures_after_it_and_found_afterward
     assert row["seconds"] > 0 and row["size_bytes"] > 1000 and len(row["key"]) == 64
     other = shell.run(*words[:3], "--cpu", "x86-64", "--cpu", "host", "--check", "--json")
     assert other.exit_code == 1 and json.loads(other.stdout)["counts"] == {"there": 1, "absent": 1}
+
+
+def test_on_a_terminal_a_bar_shows_what_compiles_and_how_long_it_will_take(shell, capsys) -> None:
+    shell.set("FORCE_COLOR", "1")  # what makes rich take its output for a terminal
+    shell.set("COLUMNS", "200")
+    with _display() as show:
+        show(PrewarmProgress(3, 7, ("shop:total(float64[::1])",), 250.0))
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "3/7 about 4 min left shop:total(float64[::1])" in shown
 
 
 def test_without_signatures_a_function_gives_those_it_declares(shell, library: str) -> None:
