@@ -90,7 +90,7 @@ def test_each_answer_is_a_row(tmp_path: Path, which: str) -> None:
     config = farm.Config().with_changes(cache_dir=tmp_path / "cache")
     job = _Job(("m:f", "(int64)", "host"), SimpleNamespace(key=KEY), config)  # type: ignore[arg-type]
     job.ticket = SimpleNamespace(future=SimpleNamespace(result=lambda: answer))  # type: ignore[assignment]
-    run = _Run({"host": None}, None, False, None)
+    run = _Run({"host": None}, None, False, False, None)
     row = run._answered(job)
     assert (row.function, row.signature, row.cpu, row.key) == ("m:f", "(int64)", "host", KEY.hex)
     assert row.outcome is outcome and detail in row.detail
@@ -100,7 +100,7 @@ def test_each_answer_is_a_row(tmp_path: Path, which: str) -> None:
 def test_what_remains_is_estimated_from_the_compiles_that_are_known(tmp_path: Path) -> None:
     told: list[PrewarmProgress] = []
     config = farm.Config().with_changes(cache_dir=tmp_path / "cache", workers=2)
-    run = _Run({"host": None}, None, False, told.append)
+    run = _Run({"host": None}, None, False, False, told.append)
     for name in ("f", "g", "h"):
         run.jobs[(name,)] = _Job((f"m:{name}", "()", "host"), SimpleNamespace(key=KEY), config)  # type: ignore[arg-type]
     pending = SimpleNamespace(done=lambda: False)
