@@ -310,11 +310,11 @@ class _Run:
     def finish(self) -> PrewarmReport:
         """Compile what is missing, and wait for all of it."""
         total = len(self.rows) + len(self.jobs)
-        for number, row in enumerate(list(self.rows.values()), 1):
-            self._tell(number, total, row)
         answered: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
         grace_s = 0.0
         try:
+            for number, row in enumerate(list(self.rows.values()), 1):
+                self._tell(number, total, row)
             for place in sorted(self.jobs):
                 self._submit(place, self.jobs[place], answered)
             while self.jobs:
@@ -341,7 +341,7 @@ class _Run:
 
     def _submit(self, place: tuple[str, ...], job: _Job, answered: "queue.SimpleQueue[tuple[str, ...]]") -> None:
         supply, config = self._supply(job.config), job.config
-        order = Order(job.functor, supply.store_settings(config))
+        order = Order(job.functor, supply.store_settings(config), dead=supply.take_dead())
         function, signature, _ = job.label
         sent = wire.Job(job.functor.key, f"{function}{signature}", pickle.dumps(order), config.job_timeout_s)
         # Somebody waits for all of them: so they get every worker, and at full speed.
