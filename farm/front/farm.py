@@ -284,15 +284,13 @@ class Farm:
             verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
-        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
+        strict = mode is CompileMode.STRICT
+        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=strict, by_call=not strict)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
-        if pending is not None:
-            if mode is not CompileMode.STRICT:
-                self.settler().settle_if_free(pending)
-        elif not verdicts:
+        if pending is None and not verdicts:
             self._note_call_of_pending(dispatcher, entry)
-        elif entry.take_look():
+        elif pending is None and entry.take_look():
             self._load_past_the_limits(dispatcher, entry)
 
     def _note_call_of_pending(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
@@ -305,9 +303,7 @@ class Farm:
         """No compile now, says the policy. What the store has is loaded all the same."""
         found = self.settler().stored(dispatcher, entry.key)
         if found is not None:
-            pending = self.requests.take(dispatcher, entry, None, found=found)
-            if pending is not None:
-                self.settler().settle_if_free(pending)
+            self.requests.take(dispatcher, entry, None, found=found, by_call=True)
 
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
