@@ -40,6 +40,7 @@ from farm.reasons import DegradedReason
 if TYPE_CHECKING:
     from farm.front.bulletin import Bulletin
     from farm.front.settle import Settler
+    from farm.front.supply import JobTaker, Keeps
     from farm.observe.fallbacks import Watch
 
 
@@ -48,16 +49,22 @@ class Farm:
 
     Starts no process and no thread before the first compile. Use it as a context manager, or `close` it:
     compiled functions stay, everything else then runs in Python.
+
+    Parameters
+    ----------
+    pool, store
+        For tests: what to use in place of worker processes and of the cache directory. See `farm.testing`.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, pool: "JobTaker | None" = None, store: "Keeps | None" = None, **settings: object) -> None:
+        self._given: Final = (pool, store)
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits(), self._note_news)
         self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
-        ends.remember(self)
+        ends.remember(self)  # last: it is told to whoever watches
 
     def _reset(self) -> None:
         # Guards _settler, _bulletin, _dispatchers and _closed. Nothing that blocks is done with it held.
@@ -244,7 +251,7 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             try:
-                result = self._result_of_any_farm(dispatcher, entry, None)
+                result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
             except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
@@ -284,8 +291,10 @@ class Farm:
             verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
+        # Declared ones are queued at decoration, unless the farm was off then.
+        returns = dispatcher.declared.returns(entry.key)
         strict = mode is CompileMode.STRICT
-        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=strict, by_call=not strict)
+        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=strict, by_call=not strict)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is None and not verdicts:
@@ -301,9 +310,10 @@ class Farm:
 
     def _load_past_the_limits(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
         """No compile now, says the policy. What the store has is loaded all the same."""
-        found = self.settler().stored(dispatcher, entry.key)
+        returns = dispatcher.declared.returns(entry.key)
+        found = self.settler().stored(dispatcher, entry.key, returns)
         if found is not None:
-            self.requests.take(dispatcher, entry, None, found=found, by_call=True)
+            self.requests.take(dispatcher, entry, returns, found=found, by_call=True)
 
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
@@ -397,7 +407,7 @@ class Farm:
             from farm.front.settle import Settler
 
             ends.close_all_at_exit()
-            made = Settler(lambda: self.config, self.record, self.requests.forget)
+            made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)
             with self._lock:
                 settler = self._settler = self._settler or made
             self.record.profiler.limits = self._limits()

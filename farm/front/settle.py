@@ -38,7 +38,7 @@ from farm.front.installer import Installer
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
-from farm.front.supply import Supply
+from farm.front.supply import JobTaker, Keeps, Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
@@ -70,14 +70,23 @@ class Settler:
         Gives the settings as they are now.
     on_settled
         Told of every pending that has been settled, outside all locks.
+    pool, store
+        Used in place of worker processes and of the cache directory, if they are given.
     """
 
-    def __init__(self, config: Callable[[], Config], record: Record, on_settled: Callable[[Pending], None]) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        record: Record,
+        on_settled: Callable[[Pending], None],
+        pool: JobTaker | None = None,
+        store: Keeps | None = None,
+    ) -> None:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self.installer: Final = Installer(self.settle)
-        self.supply: Final = Supply(record, later=self.installer.later)
+        self.installer: Final = Installer(self.settle, lambda: self.supply.usage.pause_s())
+        self.supply: Final = Supply(record, later=self.installer.later, given_pool=pool, given_store=store)
         # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
         # held.
         self._lock = threading.RLock()
@@ -86,12 +95,12 @@ class Settler:
 
     # -- handing over ----------------------------------------------------------------------------------
 
-    def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
+    def stored(self, dispatcher: Any, arguments: Any, return_type: Any | None) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(self._functor(dispatcher, arguments, None))
+            found = self._look_up(self._functor(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
@@ -366,6 +375,7 @@ class Settler:
             return self._ask_for_bytes(pending, built)
         if pending.stored is None:
             pending.stored = stored
+            self.supply.keep(built, stored)
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
         pending.unpack_s = time.perf_counter() - started
@@ -442,6 +452,7 @@ class Settler:
         self.installer.stop_intake()
         self.supply.close(grace_s)
         self.installer.end(grace_s)
+        self.supply.usage.write()
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

@@ -274,3 +274,14 @@ def test_the_first_call_of_what_the_store_has_runs_machine_code_however_quick_th
             assert barn.stats().fallback_calls == fallback_calls
             assert function.wait(60)
     assert barn.stats().loaded == barn.stats().fallback_avoided == 1
+
+
+@pytest.mark.parametrize("mode", ["async", "strict"])
+def test_what_was_declared_while_the_farm_was_off_is_compiled_as_declared(barn: farm.Farm, mode: str) -> None:
+    """Its signatures were not queued, so the first call after asks for them: with the return type that they have."""
+    barn.configure(enabled=False)
+    function = farm.njit("float64(int64)", farm=barn)(lambda n: n)
+    barn.configure(enabled=True, mode=mode)
+    assert isinstance(function(3), float)
+    assert function.wait(60) and barn.stats().compiled == 1
+    assert isinstance(function(3), float)
