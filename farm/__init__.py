@@ -21,16 +21,24 @@ from farm.observe.listeners import Listener
 from farm.observe.stats import FunctionStats, Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+    from pathlib import Path
 
     from farm.front.batch import Progress, Report
+    from farm.front.prewarm import PrewarmReport, Tell
+    from farm.front.recording import Recording
+    from farm.front.report import Report as Timeline
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
     "njit",
     "enable",
     "compile_all",
+    "record",
+    "prewarm",
     "explain",
+    "report",
     "start",
     "wait",
     "stats",
@@ -60,11 +68,73 @@ def compile_all(
     return compile_all(pairs, progress, raise_errors=raise_errors)
 
 
+def record(path: "str | Path") -> "Recording":
+    """Write into a manifest what this process asks for, for `farm.prewarm`: see `farm.front.recording.Recording`.
+
+    Begins at once. Written at the end of a `with` block, by `stop()`, or when the interpreter ends.
+    """
+    from pathlib import Path
+
+    from farm.front.recording import Recording
+
+    return Recording(Path(path))
+
+
+def prewarm(
+    source: Any,
+    *,
+    cpus: "Sequence[str]" = ("host",),
+    workers: int | None = None,
+    script: "Path | None" = None,
+    module: str | None = None,
+    dry_run: bool = False,
+    progress: "Tell | None" = None,
+) -> "PrewarmReport":
+    """Compile into the store what programs are going to ask for: see `farm.front.prewarm.prewarm`.
+
+    Parameters
+    ----------
+    source
+        A manifest's path, a package, `'module:function float64(float64)'`, or a list of these.
+    script, module
+        The program that `__main__` in a manifest is: a file, or what `python -m` runs.
+    """
+    from farm.front.prewarm import prewarm
+    from farm.front.program import Program
+    from farm.front.sources import sources_of
+
+    program = None if script is None and module is None else Program(script, module)
+    more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
+    sources = sources_of([*([source] if isinstance(source, (str, tuple)) else source), *more], program)
+    return prewarm(
+        sources,
+        cpus=cpus,
+        workers=workers,
+        program=program,
+        dry_run=dry_run,
+        progress=progress,
+        decorators=enable,
+    )
+
+
 def explain(function: Any, *arguments: Any) -> str:
     """Why `function(*arguments)` would, or would not, run machine code now: see `farm.front.explain.explain`."""
     from farm.front.explain import explain
 
     return explain(function, *arguments)
+
+
+def report(path: "str | PathLike[str]", *more_paths: "str | PathLike[str]", farm: Farm | None = None) -> "Timeline":
+    """Record what a farm does from now on, the default one if none is given, and write it to these files at the end.
+
+    A name that ends in .json gets a trace for chrome://tracing or Perfetto, any other a page of HTML. The end is that
+    of a `with` block, `.stop()`, or that of the program, also by sys.exit or an exception.
+
+    Raises FileNotFoundError if there is no such directory; at the end OSError, or a warning at the program's end.
+    """
+    from farm.front.report import Report
+
+    return Report(farm or default_farm(), (path, *more_paths))
 
 
 def start() -> None:

@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from farm.port.dispatch import Signature, Types, choose_declared, converted
+from farm.port.role import collects
+from farm.port.target import caller_flags
 
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
@@ -34,6 +36,8 @@ class Declared:
     def wait_for_all(self) -> None:
         """Block until all of them are installed. Raises the error of the first that cannot be compiled."""
         farm = self._dispatcher.farm()
+        if collects() and caller_flags() is None:  # they are noted
+            return self.queue()
         farm.submit(self._dispatcher, self.signatures, waited=True)
         for arguments, return_type in self.signatures:
             farm.result_for_caller(self._dispatcher, arguments, return_type)
@@ -51,10 +55,10 @@ class Declared:
 
         It runs on the numbers that the arguments convert to, and gives a number as the declared return type has it.
         """
-        return partial(self._run_body, arguments)
+        return partial(self._run_body, self._dispatcher.body, arguments)
 
-    def _run_body(self, arguments: Types, *folded: Any) -> Any:
-        result = self._dispatcher.run_body(*converted(folded, arguments))
+    def _run_body(self, body: Callable[..., Any], arguments: Types, *folded: Any) -> Any:
+        result = body(*converted(folded, arguments))
         return_type = self.returns(arguments)
         return result if return_type is None else converted((result,), (return_type,))[0]
 

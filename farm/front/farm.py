@@ -23,7 +23,7 @@ from farm.errors import (
 )
 from farm.front import ends
 from farm.front.dispatcher import FarmDispatcher
-from farm.front.pending import LiteralsWanted, Origin, Pending, Source
+from farm.front.pending import Asked, LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.requests import Requests
@@ -33,12 +33,15 @@ from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
 from farm.port.locks import with_compiler_lock
-from farm.port.role import compiles_for_others
-from farm.port.target import caller_flags, settings
+from farm.port.role import collects, compiles_for_others
+from farm.port.target import caller_flags, own_cpu, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
+    from farm.front.bulletin import Bulletin
     from farm.front.settle import Settler
+    from farm.front.supply import JobTaker, Keeps
+    from farm.observe.fallbacks import Watch
 
 
 class Farm:
@@ -46,23 +49,30 @@ class Farm:
 
     Starts no process and no thread before the first compile. Use it as a context manager, or `close` it:
     compiled functions stay, everything else then runs in Python.
+
+    Parameters
+    ----------
+    pool, store
+        For tests: what to use in place of worker processes and of the cache directory. See `farm.testing`.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, pool: "JobTaker | None" = None, store: "Keeps | None" = None, **settings: object) -> None:
+        self._given: Final = (pool, store)
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
-        self.record: Final = Record(lambda: self.config, self._limits())
+        self.record: Final = Record(lambda: self.config, self._limits(), self._note_news)
         self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
-        ends.remember(self)
+        ends.remember(self)  # last: it is told to whoever watches
 
     def _reset(self) -> None:
-        # Guards _settler, _dispatchers and _closed. Nothing that blocks is done with it held.
+        # Guards _settler, _bulletin, _dispatchers and _closed. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
         # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
         self._configuring = threading.RLock()
         self._settler: Settler | None = None
+        self._bulletin: Bulletin | None = None
         self._closed = False
         self._forked_unlocked = False
 
@@ -80,7 +90,7 @@ class Farm:
     def __repr__(self) -> str:
         ready = sum(
             entry.snapshot().state is CompileState.COMPILED
-            for dispatcher in self._own()
+            for dispatcher in self.dispatchers()
             for entry in dispatcher.table.entries()
         )
         pool = "closed" if self._closed else "no pool yet" if self._settler is None else repr(self._settler.supply)
@@ -99,7 +109,8 @@ class Farm:
         with self._lock:
             self._dispatchers.add(dispatcher)
 
-    def _own(self) -> list[FarmDispatcher]:
+    def dispatchers(self) -> list[FarmDispatcher]:
+        """The dispatchers of this farm that are still in use, in no order."""
         with self._lock:
             return list(self._dispatchers)
 
@@ -107,9 +118,18 @@ class Farm:
 
     def stats(self) -> Stats:
         """The counters as they are now."""
-        for dispatcher in self._own():
+        self.gather_calls()
+        return self.record.counters.stats(self.pending_now)
+
+    def gather_calls(self) -> None:
+        """Count the calls by shortcut that were not counted yet."""
+        for dispatcher in self.dispatchers():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
-        return self.record.counters.stats(sum(not one.ended for one in self.requests.all()))
+
+    @property
+    def pending_now(self) -> int:
+        """How many compiles are under way."""
+        return sum(not one.ended for one in self.requests.all())
 
     def add_listener(self, listener: Listener) -> None:
         """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
@@ -138,6 +158,8 @@ class Farm:
         self.record.profiler.limits = self._limits()
         if settler is not None:
             settler.supply.forget_store()
+        if not changed.publish_status:
+            self._withdraw()
 
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once.
@@ -182,9 +204,39 @@ class Farm:
             settler = self._settler
         if settler is not None:
             settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
-        for dispatcher in self._own():
+        for dispatcher in self.dispatchers():
             dispatcher.table.finalize()
+        self._withdraw()
         self.record.listeners.flush()
+
+    # -- what others see ---------------------------------------------------------------------------------
+
+    def watch_fallbacks(self, watch: "Watch", *, over: bool = False) -> None:
+        """From now on tell this watch of every fallback that runs; `over`: no more."""
+        with self._lock:
+            others = tuple(one for one in self.record.watches if one is not watch)
+            self.record.watches = others if over else (*others, watch)
+        for dispatcher in self.dispatchers():  # a shortcut keeps what it led to when it was made
+            dispatcher.drop_all_shortcuts()
+
+    def _note_news(self) -> None:
+        """Something has changed: it is published soon, by a thread of its own."""
+        if self._settler is None or self._closed or not self.config.publish_status:
+            return
+        bulletin = self._bulletin
+        if bulletin is None:
+            from farm.front.bulletin import Bulletin
+
+            made = Bulletin(self)
+            with self._lock:
+                bulletin = self._bulletin = self._bulletin or made
+        bulletin.news()
+
+    def _withdraw(self) -> None:
+        with self._lock:
+            bulletin, self._bulletin = self._bulletin, None
+        if bulletin is not None:
+            bulletin.close()
 
     # -- the call path -----------------------------------------------------------------------------------
 
@@ -211,6 +263,8 @@ class Farm:
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
+            if isinstance(state.origin, Origin) and state.origin.source is Source.STORE:
+                self.record.counters.count(Count.FALLBACK_AVOIDED, dispatcher.label)
             return code
         if state.error is not None:
             self._report_failure(dispatcher, entry, state.error)
@@ -224,8 +278,8 @@ class Farm:
 
     @property
     def works(self) -> bool:
-        """Whether anything new is compiled: not switched off, and not closed."""
-        return self.config.enabled and not self._closed
+        """Whether anything new is compiled: not switched off, not closed, and not only noted."""
+        return self.config.enabled and not self._closed and not collects()
 
     def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
         if mode is not CompileMode.STRICT and not self.settler().can_install():
@@ -299,8 +353,10 @@ class Farm:
         result = dispatcher.overloads.get(entry.key)  # from a compile that was under way when the farm was closed
         if result is None:
             started = time.perf_counter()
+            entry.asked = Asked(return_type, caller_flags())
             result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
-            origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            origin = Origin(source=Source.LOCAL, compile_s=seconds, cpu=str(own_cpu()))
             result = dispatcher.install(entry.key, result)
             entry.note_origin(origin)
             self.record.counters.count(Count.LOCAL, dispatcher.label)
@@ -323,6 +379,7 @@ class Farm:
             if dispatcher.declared and all(arguments != one for one, _ in dispatcher.declared.signatures):
                 raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
+            entry.asked = entry.asked or Asked(return_type, None)
             entries.append(entry)
             if not self.works or not self.settler().can_install():
                 continue
@@ -354,7 +411,7 @@ class Farm:
             from farm.front.settle import Settler
 
             ends.close_all_at_exit()
-            made = Settler(lambda: self.config, self.record, self.requests.forget)
+            made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)
             with self._lock:
                 settler = self._settler = self._settler or made
             self.record.profiler.limits = self._limits()
@@ -372,7 +429,7 @@ class Farm:
         self._reset()
         self._closed = closed
         self.record.reset_in_child()
-        for dispatcher in self._own():
+        for dispatcher in self.dispatchers():
             dispatcher.reset_in_child()
         self._forked_unlocked = unlocked
         if unlocked:

@@ -39,8 +39,21 @@ class Origin:
     compile_s: float = 0.0
     load_s: float = 0.0
     artifact_bytes: int = 0
+    cpu: str = ""
+    """What it was made for."""
+    instead_of: str = ""
+    """The CPU that there was none for; empty if it was made for just that one."""
     refusal: RefusalReason | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a signature was asked for: what is needed, beside its types, to ask for the same compile again."""
+
+    return_type: Any | None
+    caller_flags: Any | None
+    """Of the compile that asked for it, in this process; None if no jitted code did."""
 
 
 class LiteralsWanted(Exception):
@@ -94,6 +107,8 @@ class Pending:
     """Whether the start of the load was told. Guarded by the settler's lock."""
     claim: object | None = None
     """Belongs to whoever settles it, once there is somebody."""
+    here: tuple[float, float] | None = None
+    """When this process compiled it, or loaded it: from and to, in time.monotonic seconds."""
     origin: "Origin | None" = None
     """How its machine code was obtained, once it is."""
     ended: bool = False
