@@ -9,10 +9,11 @@ from numba import float64, int64
 
 import farm
 from farm.errors import NotShippable, SignatureError
-from farm.front.find import NotFound, as_main, find
+from farm.front.find import NotFound, find
 from farm.front.why import Asked, ask, between, nearest, why
 from farm.job.key import CompileKey
 from farm.job.outline import OUTLINE, pack
+from farm.port.target import target
 from farm.reasons import MissReason, RefusalReason
 from farm.store.artifact import Artifact, Description, Digest, Miss
 from farm.store.catalog import Entry, Unreadable
@@ -122,6 +123,23 @@ def test_an_artifact_of_a_lower_store_is_a_hit(tmp_path: Path) -> None:
     assert not why(DiskStore(tmp_path / "cache"), plain, (int64,), ()).hit
 
 
+def test_code_for_a_lesser_cpu_that_a_call_would_load_is_a_hit(tmp_path: Path) -> None:
+    (one,) = ask(plain, (int64,))
+    if not one.others:
+        pytest.skip("this CPU is of no level that code can be made for")
+    store = DiskStore(tmp_path / "cache")
+    unfit: Any = {"target": {**target(), "cpu": "unfit", "features": "+no-such-feature"}}
+    store.put(Artifact(one.others[0], unfit, b"", b"", b""))
+    assert not why(store, plain, (int64,), ()).hit
+    fit: Any = {"target": {**target(), "cpu": "x86-64", "features": ""}}
+    store.put(Artifact(one.others[-1], fit, b"", b"", b""))
+    answer = why(store, plain, (int64,), ())
+    assert answer.hit is (len(one.others) > 1) and answer.made_for == ("x86-64" if answer.hit else None)
+    store.put(Artifact(one.key, fit, b"", b"", b""))
+    answer = why(store, plain, (int64,), ())
+    assert answer.hit and answer.made_for is None, "its own comes first"
+
+
 @pytest.mark.parametrize(
     ("function", "reason"), [(unkeyable, RefusalReason.UNKEYABLE), (in_python, RefusalReason.OBJECT_MODE)]
 )
@@ -144,35 +162,12 @@ def test_a_signature_that_is_not_among_the_declared_ones_is_none_of_the_function
 def test_a_function_is_found_by_its_name() -> None:
     assert find(f"{__name__}:plain") is plain
     for name, text in (
-        ("plain", "write module:function"),
-        (":plain", "write module:function"),
-        (f"{__name__}:", "write module:function"),
-        (f"{__name__}:none.at_all", "has no none"),
+        ("plain", "not of the form module:function"),
+        (":plain", "not of the form module:function"),
+        (f"{__name__}:", "not of the form module:function"),
+        (f"{__name__}:none.at_all", "holds no none"),
         (f"{__name__}:entry", "is not jitted"),
-        ("numba.np.arraymath:none", "has no none"),
+        ("numba.np.arraymath:none", "holds no none"),
     ):
         with pytest.raises(NotFound, match=text):
             find(name)
-
-
-def test_a_script_is_main_for_a_while(tmp_path: Path) -> None:
-    import sys
-
-    before, path, arguments = sys.modules["__main__"], list(sys.path), list(sys.argv)
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import farm, sys\nassert sys.argv == [__file__]\nhere = 1\n"
-        "if '__main__' == __name__: here = 2\n"
-        "if __name__ == '__main__':\n    here = 3\nelse:\n    here = 4\n"
-        "@farm.njit\ndef f(x): return x + 1\n"
-        "if __name__ == 'other': here = 5\n"
-    )
-    with as_main(script):
-        assert find("__main__:f").py_func.__module__ == "__main__"
-        assert sys.modules["__main__"].here == 3, "only a guard without an else is left out"
-    assert sys.modules["__main__"] is before and sys.path == path and sys.argv == arguments
-    for text, told in (("1/0", "ZeroDivisionError"), ("(", "SyntaxError"), ("raise SystemExit(2)", "ends itself")):
-        script.write_text(text)
-        with pytest.raises(NotFound, match=told), as_main(script):
-            pass
-        assert sys.modules["__main__"] is before

@@ -59,7 +59,7 @@ def _compile() -> None:
 
 
 def _files_of(name: str) -> list[Path]:
-    return [path for path in Path("cache").rglob("*.farm") if f'"function":"{name}"'.encode() in path.read_bytes()]
+    return [path for path in Path("cache").glob("v1/??/*.farm") if f'"function":"{name}"'.encode() in path.read_bytes()]
 
 
 def _forge(name: str) -> None:
