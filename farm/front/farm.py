@@ -39,6 +39,7 @@ from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
     from farm.front.settle import Settler
+    from farm.front.supply import JobTaker, Keeps
 
 
 class Farm:
@@ -46,16 +47,22 @@ class Farm:
 
     Starts no process and no thread before the first compile. Use it as a context manager, or `close` it:
     compiled functions stay, everything else then runs in Python.
+
+    Parameters
+    ----------
+    pool, store
+        For tests: what to use in place of worker processes and of the cache directory. See `farm.testing`.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, pool: "JobTaker | None" = None, store: "Keeps | None" = None, **settings: object) -> None:
+        self._given: Final = (pool, store)
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
         self.record: Final = Record(lambda: self.config, self._limits())
         self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
-        ends.remember(self)
+        ends.remember(self)  # last: it is told to whoever watches
 
     def _reset(self) -> None:
         # Guards _settler, _dispatchers and _closed. Nothing that blocks is done with it held.
@@ -351,7 +358,7 @@ class Farm:
             from farm.front.settle import Settler
 
             ends.close_all_at_exit()
-            made = Settler(lambda: self.config, self.record, self.requests.forget)
+            made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)
             with self._lock:
                 settler = self._settler = self._settler or made
             self.record.profiler.limits = self._limits()

@@ -38,7 +38,7 @@ from farm.front.installer import Installer
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
-from farm.front.supply import Supply
+from farm.front.supply import JobTaker, Keeps, Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
 from farm.observe.listeners import LOG
@@ -69,14 +69,23 @@ class Settler:
         Gives the settings as they are now.
     on_settled
         Told of every pending that has been settled, outside all locks.
+    pool, store
+        Used in place of worker processes and of the cache directory, if they are given.
     """
 
-    def __init__(self, config: Callable[[], Config], record: Record, on_settled: Callable[[Pending], None]) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        record: Record,
+        on_settled: Callable[[Pending], None],
+        pool: JobTaker | None = None,
+        store: Keeps | None = None,
+    ) -> None:
         self._config = config
         self._record = record
         self._on_settled = on_settled
         self.installer: Final = Installer(self.settle)
-        self.supply: Final = Supply(record, later=self.installer.later)
+        self.supply: Final = Supply(record, later=self.installer.later, given_pool=pool, given_store=store)
         # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
         # held.
         self._lock = threading.RLock()
@@ -346,6 +355,7 @@ class Settler:
             return self._ask_for_bytes(pending, built)
         if pending.stored is None:
             pending.stored = stored
+            self.supply.keep(built, stored)
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
         pending.unpack_s = time.perf_counter() - started

@@ -9,22 +9,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Protocol
 
 from farm.config import Config, worker_environment
 from farm.errors import NotShippable, StoreRefused
 from farm.front.record import Record
 from farm.job.functor import front_paths
 from farm.job.key import CompileKey
-from farm.job.messages import FinalAnswer, Job, StoreTrimmed
+from farm.job.messages import Built, FinalAnswer, Job, StoreTrimmed
 from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
 from farm.pool.task import TrimOrder
-from farm.pool.ticket import PoolEvent, PoolEventKind
+from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, RefusalReason
-from farm.store.artifact import Miss, Stored
+from farm.store.artifact import Artifact, Miss, Stored
 from farm.store.disk import DiskStore, StoreSettings
 
 PRELOAD: Final = "farm.port.warm:warm"
@@ -37,16 +37,48 @@ TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
 """Every job has a key; this one names no artifact."""
 
 
+class JobTaker(Protocol):
+    """What takes jobs: a pool of workers, or what a test has in its place."""
+
+    def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
+        """Queue a job; never raises."""
+
+    def start(self) -> None:
+        """Make ready for the first job."""
+
+    def close(self, grace_s: float) -> None:
+        """Answer what is queued, and take no more."""
+
+
+class Keeps(Protocol):
+    """What keeps artifacts: a directory, or what a test has in its place."""
+
+    def get(self, key: CompileKey) -> Stored | Miss:
+        """The artifact under a key."""
+
+    def put(self, artifact: Artifact) -> object:
+        """Keep an artifact."""
+
+
 class Supply:
-    """The pool and the store of one farm, for as long as its settings stay as they are."""
+    """The pool and the store of one farm, for as long as its settings stay as they are.
+
+    Parameters
+    ----------
+    given_pool, given_store
+        Used in place of worker processes and of the cache directory.
+    """
 
     def __init__(
         self,
         record: Record,
         chance: Callable[[], float] = random.random,
         later: Callable[[Callable[[], None]], None] = lambda tell: tell(),
+        given_pool: JobTaker | None = None,
+        given_store: Keeps | None = None,
     ) -> None:
         self._record = record
+        self._given_pool, self._given_store = given_pool, given_store
         self._later = later
         self._chance = chance
         # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
@@ -121,7 +153,7 @@ class Supply:
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
         """The artifact in the store, a miss that is counted, or None if there is no store."""
-        store = self.store(config)
+        store = self._given_store or self.store(config)
         if store is None:
             return None
         found = store.get(key)
@@ -130,7 +162,9 @@ class Supply:
         return found
 
     def store_settings(self, config: Config) -> StoreSettings | None:
-        """What a worker opens the same store with; None if there is no store."""
+        """What a worker opens the same store with; None if there is none that it can open."""
+        if self._given_store is not None:
+            return None
         store = self.store(config)
         return None if store is None else StoreSettings.of(config, store.root)
 
@@ -140,7 +174,15 @@ class Supply:
             self._store, self._store_opened = None, False
             self._settings_number += 1
 
-    def pool(self, config: Config, numbas: Mapping[str, Plain]) -> Pool:
+    def keep(self, built: Built, stored: Stored) -> None:
+        """What came over the pipe goes into the store that was given, which workers cannot open."""
+        if self._given_store is None or built.inline is None:
+            return
+        artifact = stored.artifact()
+        if isinstance(artifact, Artifact):
+            self._given_store.put(artifact)
+
+    def pool(self, config: Config, numbas: Mapping[str, Plain]) -> JobTaker:
         """The pool whose processes compile under these settings of numba's.
 
         Raises NotShippable(NO_POOL) once the supply is closed.
@@ -149,6 +191,8 @@ class Supply:
         with self._lock:
             if self._closed:
                 raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
+            if self._given_pool is not None:
+                return self._given_pool
             pool = self._pools.get(built_with)
             if pool is None:
                 made = Pool(
@@ -213,7 +257,7 @@ class Supply:
         end = time.monotonic() + grace_s
         with self._lock:
             self._closed = True
-        for pool in self._all_pools():
+        for pool in self._all_pools() if self._given_pool is None else [self._given_pool]:
             pool.close(max(0.0, end - time.monotonic()))
 
 

@@ -73,7 +73,7 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     if isinstance(order, TrimOrder):
         return _trim(order)
     with _at_home(order.functor):
-        return _compile_order(order)
+        return compile_order(order)
 
 
 @contextmanager
@@ -92,7 +92,8 @@ def _at_home(functor: CompileFunctor) -> Iterator[None]:
         os.chdir("/")
 
 
-def _compile_order(order: Order) -> WorkerAnswer:
+def compile_order(order: Order) -> WorkerAnswer:
+    """Do a compile, in this process as it is."""
     library = StoreLibrary(None, verify=order.verify)
     try:
         library.store = _open(order)  # first: what the dead left goes even if this job ends like them
