@@ -138,6 +138,9 @@ class Settler:
         """From here on the installer settles it, unless somebody waits for it and comes first."""
         self._record.tell_started(pending)
         self.installer.start()
+        if not pending.batch:
+            # Before the installer hears of it: with the lock in its hands, the call would run its fallback.
+            self.settle_if_free(pending)
         pending.when_answered(self.installer.arrive)
 
     @staticmethod
