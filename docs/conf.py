@@ -23,6 +23,8 @@ release = version = version_of("numba-farm")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "farm"
+html_static_path = ["_static"]
+html_css_files = ["farm.css"]
 html_copy_source = False
 html_show_sourcelink = False
 smartquotes = False

@@ -28,10 +28,10 @@ EXIT_CODES: Final = re.compile(r"^Exit codes:.*?(?=\n\n|\Z)", re.MULTILINE | re.
 def settings() -> str:
     """The table of all settings."""
     rows = [
-        (f"`{f.name}`", f"`{PREFIX}{f.name.upper()}`", default_of(f), legal_values_of(f.name), meaning_of(f.name))
+        (f"`{f.name}`<br>`{PREFIX}{f.name.upper()}`", default_of(f), legal_values_of(f.name), meaning_of(f.name))
         for f in fields(Config)
     ]
-    return table(("setting", "variable", "default", "legal values", "meaning"), rows)
+    return table(("setting, variable", "default", "legal values", "meaning"), rows)
 
 
 def default_of(one: "Field[Any]") -> str:
@@ -168,14 +168,15 @@ def command_line() -> str:
     for path, command in commands():
         with context_of(path.split()) as context:
             shown = command.get_help(context)
-        parts.append(f"## {path}\n\n{fenced(shown)}\n\n{exit_codes_of(command)}")
+        codes = "" if "Exit codes:" in shown else exit_codes_of(command)
+        parts.append(f"## {path}\n\n{fenced(shown)}\n\n{codes}".rstrip())
     return "\n\n".join(parts)
 
 
 def context_of(names: list[str]) -> click.Context:
     """The context in which a command of these names runs: its help names it in full."""
     command: click.Command = main
-    context = click.Context(main, info_name=names[0], terminal_width=100, **main.context_settings)
+    context = click.Context(main, info_name=names[0], terminal_width=88, **main.context_settings)
     for name in names[1:]:
         assert isinstance(command, click.Group)
         command = command.commands[name]

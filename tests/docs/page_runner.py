@@ -56,6 +56,7 @@ class Runner:
             "FARM_NICE": "0",  # the machine that tests is busy, and somebody waits
             "COLUMNS": "80",
             "PYTHONPATH": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # ours are no business of the page's reader
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self._session: subprocess.Popen[str] | None = None
