@@ -2,6 +2,7 @@
 
     FarmError
     |-- ConfigError           (ValueError)  yours: a setting does not parse
+    |-- CpuError              (ValueError)  yours: not the name of a CPU that LLVM knows, or not its features
     |-- DecorationError       (TypeError)   yours: not a function, a wrong mode or fallback
     |-- SignatureError        (TypeError)   yours: a signature does not parse
     |-- CompileFailed                       yours: numba refused the function, and its error did not travel
@@ -57,6 +58,21 @@ class ConfigError(FarmError, ValueError):
 
     def __str__(self) -> str:
         return f"setting {self.setting!r} cannot be {self.value!r}: use {self.legal}"
+
+
+class CpuError(FarmError, ValueError):
+    """No code can be generated for a CPU of this name: `text` is what was given, `near` names what is nearest to it."""
+
+    def __init__(self, text: str, problem: str, near: tuple[str, ...]) -> None:
+        super().__init__(text, problem, near)
+        self.text, self.problem, self.near = text, problem, near
+
+    def __str__(self) -> str:
+        meant = f" (did you mean {' or '.join(self.near)}?)" if self.near else ""
+        return (
+            f"{self.text!r} is no CPU to compile for, as {self.problem}{meant}: write host, generic, a level from "
+            "x86-64-v2 to x86-64-v4, or another name of LLVM's, with features after it if need be: x86-64-v3,+avx512f"
+        )
 
 
 class DecorationError(FarmError, TypeError):

@@ -20,7 +20,8 @@ import click
 from farm.config import Config
 from farm.errors import SigningKeyRefused, StoreRefused
 from farm.pool.size import workers_allowed
-from farm.port.target import target, toolchain
+from farm.port.cpu import host, level, runnable_for
+from farm.port.target import own_cpu, target, toolchain
 from farm.store.disk import DiskStore
 from farm.store.signing import read_key
 from farm.tools.page import Row, count_text, path_text, print_row, size_text
@@ -89,10 +90,17 @@ def _machine(config: Config) -> Iterator[Row]:
     yield "SVML", "in use" if tools["svml"] == "True" else "not in use"
     features = sum(1 for name in made_for["features"].split(",") if name.startswith("+"))
     yield "target", f"{made_for['triple']}, {made_for['cpu']}, {count_text(features, 'feature')}"
+    yield "CPU", _levels()
     yield "workers", f"{config.workers}: the setting workers" if config.workers is not None else workers_allowed()[1]
     given = "" if config.worker_memory_max_bytes is not None else ", a quarter of what there is"
     yield "memory", f"{size_text(config.worker_memory_limit_bytes())} for each worker{given}"
     yield "start", config.start_method.value
+
+
+def _levels() -> str:
+    """Which level this CPU has, and what else than its own code is loaded from a store."""
+    others = ", ".join(str(cpu) for cpu in runnable_for(own_cpu())) or "none other"
+    return f"{host()}, level {level() or 'unknown'}; code that runs here: its own, else {others}"
 
 
 def _directories(config: Config) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from farm.front.dispatcher import FarmDispatcher
 from farm.front.pending import LiteralsWanted, Origin, Source
 from farm.front.status import status_of
 from farm.front.table import CompileState, Entry
+from farm.port.cpu import host
 from farm.port.role import compiles_for_others
 
 
@@ -49,13 +50,27 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
 def _origin(origin: Origin | None) -> str:
     if origin is None:
         return ""
-    text = f"It was {origin.source.value}"
+    text = f"It was {origin.source.value}{_cpu(origin)}"
     if origin.source is not Source.LOCAL:
         return f"{text}; the compile took {origin.compile_s:.2f} s."
     if origin.refusal is None:
         return f"{text} in {origin.compile_s:.2f} s."
     detail = f" ({origin.detail})" if origin.detail else ""
     return f"{text} in {origin.compile_s:.2f} s, because {origin.refusal.value}{detail}."
+
+
+def _cpu(origin: Origin) -> str:
+    this = str(host())
+
+    def named(cpu: str) -> str:
+        return f"this CPU ({cpu})" if cpu == this else cpu
+
+    if not origin.cpu:
+        return ""
+    if origin.source is not Source.STORE:
+        return f" for {named(origin.cpu)}"
+    instead = f", as there was none for {named(origin.instead_of)}" if origin.instead_of else ""
+    return f": made for {named(origin.cpu)}{instead}"
 
 
 def _queue(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:

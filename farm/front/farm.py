@@ -34,7 +34,7 @@ from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
 from farm.port.locks import with_compiler_lock
 from farm.port.role import compiles_for_others
-from farm.port.target import caller_flags, settings
+from farm.port.target import caller_flags, own_cpu, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
@@ -304,7 +304,8 @@ class Farm:
         if result is None:
             started = time.perf_counter()
             result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
-            origin = Origin(source=Source.LOCAL, compile_s=time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            origin = Origin(source=Source.LOCAL, compile_s=seconds, cpu=str(own_cpu()))
             result = dispatcher.install(entry.key, result)
             entry.note_origin(origin)
             self.record.counters.count(Count.LOCAL, dispatcher.label)

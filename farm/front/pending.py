@@ -39,6 +39,10 @@ class Origin:
     compile_s: float = 0.0
     load_s: float = 0.0
     artifact_bytes: int = 0
+    cpu: str = ""
+    """What it was made for."""
+    instead_of: str = ""
+    """The CPU that there was none for; empty if it was made for just that one."""
     refusal: RefusalReason | None = None
     detail: str = ""
 

@@ -40,7 +40,7 @@ from farm.front.policy import FunctionProfile
 from farm.front.record import Record
 from farm.front.supply import JobTaker, Keeps, Supply
 from farm.job import messages as wire
-from farm.job.functor import CompileFunctor, make_functor
+from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
 from farm.pool.task import Order
@@ -49,8 +49,9 @@ from farm.port import failure
 from farm.port.compile import Parts, compile_signature
 from farm.port.dispatch import are_literal
 from farm.port.futures import SteadyFuture
-from farm.port.load import LoadRefused, Unpacked, link, unpack
+from farm.port.load import LoadRefused, Unpacked, link, made_for_cpu, unpack
 from farm.port.locks import holds_compiler_lock, with_compiler_lock
+from farm.port.target import own_cpu
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
 
@@ -99,10 +100,18 @@ class Settler:
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self.supply.look_up(self._config(), self._functor(dispatcher, arguments, None).key)
+            found = self._look_up(self._functor(dispatcher, arguments, None))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
+
+    def _look_up(self, functor: CompileFunctor) -> Stored | Miss | None:
+        """What the store has for this CPU, or for a lesser one that this one can stand in for."""
+        config = self._config()
+        found = self.supply.look_up(config, functor.key)
+        if isinstance(found, Miss) and not config.verify:
+            return self.supply.look_further(config, other_keys(functor)) or found
+        return found
 
     def take_stored(self, pending: Pending, found: Stored) -> None:
         """The pending's answer is in the store."""
@@ -120,7 +129,7 @@ class Settler:
             functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
             pending.key = functor.key
             started = time.perf_counter()
-            found = self.supply.look_up(self._config(), functor.key)
+            found = self._look_up(functor)
             if isinstance(found, Stored) and not self._config().verify:
                 pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
@@ -321,7 +330,8 @@ class Settler:
         started = time.perf_counter()
         result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
         seconds = time.perf_counter() - started
-        return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail)
+        cpu = str(own_cpu())
+        return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail, cpu=cpu)
 
     @staticmethod
     def compile_here(dispatcher: Any, arguments: Any, return_type: Any | None, flags: Any | None) -> Any:
@@ -394,12 +404,14 @@ class Settler:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
-        seconds = stored.meta.get("compile_s")
+        seconds, own, made_for = stored.meta.get("compile_s"), own_cpu(), made_for_cpu(stored.meta)
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
             compile_s=seconds if isinstance(seconds, float) else built.compile_s,
             load_s=load_s,
             artifact_bytes=stored.size_bytes,
+            cpu=str(made_for),
+            instead_of="" if made_for == own else str(own),
         )
 
     def _fetch(self, built: wire.Built) -> Stored | Miss | None:

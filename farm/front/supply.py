@@ -7,9 +7,9 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from farm.config import Config, worker_environment
 from farm.errors import NotShippable, StoreRefused
@@ -22,8 +22,9 @@ from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
 from farm.pool.task import TrimOrder
 from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
+from farm.port.load import LoadRefused, require_cpu
 from farm.port.target import Foundation, Plain, foundation, import_environment
-from farm.reasons import DegradedReason, RefusalReason
+from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Artifact, Miss, Stored
 from farm.store.disk import DiskStore, StoreSettings
 
@@ -161,6 +162,20 @@ class Supply:
             self._record.missed(found.reason)
         return found
 
+    def look_further(self, config: Config, others: Iterable[CompileKey]) -> Stored | None:
+        """The first of these artifacts that the store has and this CPU can run. That one is not there is no miss."""
+        store = None if self._given_store is not None else self.store(config)
+        if store is None:
+            return None
+        for key in others:
+            if store.contains(key):
+                found = store.get(key)
+                reason = found.reason if isinstance(found, Miss) else _unfit(found)
+                if reason is None:
+                    return cast(Stored, found)
+                self._record.missed(reason)
+        return None
+
     def store_settings(self, config: Config) -> StoreSettings | None:
         """What a worker opens the same store with; None if there is none that it can open."""
         if self._given_store is not None:
@@ -215,7 +230,7 @@ class Supply:
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
         if event.kind is PoolEventKind.FOREMAN_LOST:
-            self._degraded(DegradedReason.FOREMAN_LOST, event.detail)
+            self.note_degraded(DegradedReason.FOREMAN_LOST, event.detail)
         elif event.kind is PoolEventKind.WORKER_RECYCLED:
             self._record.counters.recycle()
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
@@ -245,9 +260,9 @@ class Supply:
         answer = done.result()
         if isinstance(answer, StoreTrimmed):
             for reason, detail in answer.degraded:
-                self._degraded(reason, detail)
+                self.note_degraded(reason, detail)
 
-    def _degraded(self, reason: DegradedReason, detail: str) -> None:
+    def note_degraded(self, reason: DegradedReason, detail: str) -> None:
         """In the pool's thread: the count at once; listeners, who may wait for what that thread brings, later."""
         self._record.counters.degrade(reason)
         self._later(lambda: self._record.tell_degraded(reason, detail))
@@ -259,6 +274,14 @@ class Supply:
             self._closed = True
         for pool in self._all_pools() if self._given_pool is None else [self._given_pool]:
             pool.close(max(0.0, end - time.monotonic()))
+
+
+def _unfit(found: Stored) -> MissReason | None:
+    try:
+        require_cpu(found.meta)
+    except LoadRefused as refusal:
+        return refusal.reason
+    return None
 
 
 def _worker_paths() -> tuple[str, ...]:

@@ -7,7 +7,9 @@ refuses on a difference: the code on that side's disk may be newer than the code
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from farm.errors import NotShippable
@@ -16,6 +18,7 @@ from farm.job.key import CompileKey
 from farm.job.reach import Reached, describe_values, reach
 from farm.port import capture, extensions, registry, target
 from farm.port.compile import Parts, compile_signature, take_apart
+from farm.port.cpu import Cpu, runnable_for
 from farm.port.load import missing_symbols
 from farm.reasons import RefusalReason
 
@@ -107,12 +110,17 @@ class CompileFunctor:
         return self.rebuild()()
 
 
-def make_functor(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None) -> CompileFunctor:
+def make_functor(
+    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu | None = None
+) -> CompileFunctor:
     """Capture a signature of a dispatcher as it stands now: numba reads globals at each signature's compile.
 
-    Raises NotShippable with the reason.
+    With `cpu` it is compiled for that one, by workers of their own: `Supply.pool(config, functor.settings)`. Raises
+    NotShippable with the reason.
     """
     caller_flags, settings = target.caller_flags(), target.settings()
+    if cpu is not None:
+        settings = target.settings_for(settings, cpu)
     reached = reach(dispatcher, (arguments, return_type))
     plan = extensions.plan(reached.registrations)
     subject = capture.dump(
@@ -123,6 +131,21 @@ def make_functor(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any |
     )
     key = _key(reached, dispatcher, settings, caller_flags)
     return CompileFunctor(key, subject, settings, caller_flags, front_paths(), _directory())
+
+
+def other_keys(functor: CompileFunctor) -> Iterator[CompileKey]:
+    """The keys under which code lies that this process may run instead of its own, the best first.
+
+    Only the target differs, so nothing is walked again: some microseconds each.
+    """
+    parts = dict(functor.key.parts)
+    for cpu in runnable_for(target.own_cpu(functor.settings)):
+        yield CompileKey.from_digests(parts | {"target": _target_digest(cpu)})
+
+
+@lru_cache(maxsize=16)
+def _target_digest(cpu: Cpu) -> str:
+    return CompileKey.digest(encode(target.target(cpu)))
 
 
 def front_paths() -> tuple[str, ...]:
@@ -155,8 +178,8 @@ def _key(reached: Reached, dispatcher: Any, settings: dict[str, target.Plain], c
             "signature": reached.values,
             "extensions": reached.extensions,
             "flags": target.effective_flags(dispatcher.targetoptions, caller_flags).encode(),
-            "settings": encode(settings),
-            "target": encode(target.target()),
+            "settings": encode({k: v for k, v in settings.items() if k not in target.ACT_THROUGH_THE_TARGET}),
+            "target": encode(target.target(target.own_cpu(settings))),
             "toolchain": encode(target.toolchain()),
         }
     )

@@ -34,7 +34,12 @@ class CompileKey:
     @classmethod
     def from_parts(cls, parts: dict[str, bytes]) -> "CompileKey":
         """The key over labelled, canonically encoded parts; labels are hashed in sorted order."""
-        return cls.from_digests({label: hashlib.sha256(part).hexdigest() for label, part in parts.items()})
+        return cls.from_digests({label: cls.digest(part) for label, part in parts.items()})
+
+    @staticmethod
+    def digest(part: bytes) -> str:
+        """The SHA-256 of one part, canonically encoded."""
+        return hashlib.sha256(part).hexdigest()
 
     @classmethod
     def from_digests(cls, digests: Mapping[str, str]) -> "CompileKey":

@@ -37,6 +37,8 @@ class CompileFinished(SignatureEvent):
     artifact_bytes: int = 0
     saved_s: float = 0.0
     """Compile seconds that a load from the store made unnecessary."""
+    cpu: str = ""
+    """What the machine code was made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class LoadFinished(SignatureEvent):
     key: str
     load_time_s: float
     artifact_bytes: int
+    cpu: str = ""
+    """What the artifact was made for: not always the CPU that it runs on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

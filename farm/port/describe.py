@@ -275,9 +275,16 @@ def _roots() -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     paths = sysconfig.get_paths()
     packages = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
     # `pip install --target`, PYTHONPATH, site.addsitedir: distributions lie wherever they are recorded.
-    packages |= {path for path in sys.path if path and any(Path(path).glob("*.dist-info"))}
+    packages |= {path for path in sys.path if path and _records_distributions(Path(path))}
     library = {paths["stdlib"], paths["platstdlib"], *filter(None, [sysconfig.get_config_var("DESTSHARED")])}
     return tuple(Path(p).resolve() for p in sorted(packages)), tuple(Path(p).resolve() for p in sorted(library))
+
+
+def _records_distributions(directory: Path) -> bool:
+    try:
+        return any(directory.glob("*.dist-info"))
+    except OSError:  # somebody else's: nothing is imported from there
+        return False
 
 
 def installed(module: python_types.ModuleType) -> str | None:

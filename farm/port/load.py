@@ -11,7 +11,7 @@ import importlib
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +29,10 @@ from numba.core.runtime import rtsys
 from farm.errors import NotShippable, told
 from farm.port import standin
 from farm.port.compile import Parts
+from farm.port.cpu import Cpu, lacking, triple
 from farm.port.locks import compiler_lock
 from farm.port.metadata import from_plain
-from farm.port.target import missing_features
+from farm.port.target import own_cpu
 from farm.reasons import MissReason, RefusalReason
 
 # Symbols that have an address in this process. Only what is there is remembered: neither LLVM nor the dynamic linker
@@ -159,10 +160,27 @@ def unpack(parts: Parts, arguments: tuple[Any, ...] | None = None) -> Unpacked:
     lock. Raises LoadRefused.
     """
     with _refusals():
-        lacking = missing_features(parts.meta["target"]["features"])
-        if lacking:
-            raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(lacking))
+        _require_cpu(parts.meta)
         return Unpacked(parts, _unpickle(parts, arguments))
+
+
+def require_cpu(meta: Mapping[str, Any]) -> None:
+    """Whether this CPU can run an artifact, as its metadata says what it was made for. Raises LoadRefused."""
+    with _refusals():
+        _require_cpu(meta)
+
+
+def made_for_cpu(meta: Mapping[str, Any]) -> Cpu:
+    """What CPU an artifact was made for, as its metadata says."""
+    return Cpu(meta["target"]["cpu"], meta["target"]["features"])
+
+
+def _require_cpu(meta: Mapping[str, Any]) -> None:
+    missing = lacking(made_for_cpu(meta), own_cpu())
+    if meta["target"]["triple"] != triple():
+        missing = (meta["target"]["triple"],)
+    if missing:
+        raise LoadRefused(MissReason.CPU_LACKS_FEATURE, ", ".join(missing))
 
 
 def link(

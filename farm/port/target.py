@@ -3,7 +3,6 @@
 All of it is handed out as plain strings and numbers, ready for a key. Nothing here compiles.
 """
 
-import functools
 import itertools
 import platform
 import secrets
@@ -16,9 +15,11 @@ import llvmlite
 import llvmlite.binding as llvm
 import numba
 import numpy
-from numba.core import codegen, compiler, config, registry
+from numba.core import compiler, config, registry
 from numba.core.bytecode import FunctionIdentity
 from numba.core.targetconfig import ConfigStack
+
+from farm.port.cpu import Cpu, host, triple
 
 Plain = str | int | float | bool | None
 Foundation = tuple[tuple[str, Plain], ...]
@@ -63,29 +64,35 @@ FOUNDATION: Final = (
     "USING_SVML",  # found out while numba is imported
 )
 
-
-def target() -> dict[str, str]:
-    """Triple, CPU name and CPU features that numba generates code for in this process."""
-    triple, name, features = _host(bool(config.ENABLE_AVX))
-    return {
-        "triple": triple,
-        "cpu": str(config.CPU_NAME if config.CPU_NAME is not None else name),
-        "features": str(config.CPU_FEATURES if config.CPU_FEATURES is not None else features),
-    }
+ACT_THROUGH_THE_TARGET: Final = ("CPU_FEATURES", "CPU_NAME", "ENABLE_AVX")
+"""Settings that say what CPU code is generated for, and nothing else: only `CPUCodegen` reads them, for the name and
+the features that it gives to LLVM. Two processes that come to one target in two ways make the same code."""
 
 
-@functools.lru_cache(maxsize=2)
-def _host(avx: bool) -> tuple[str, str, str]:
-    """Triple, CPU name and features of this machine; 0.2 ms, most of it in LLVM (measured). numba reads ENABLE_AVX."""
-    return llvm.get_process_triple(), llvm.get_host_cpu_name(), str(codegen.get_host_cpu_features())
+def own_cpu(values: Mapping[str, Plain] | None = None) -> Cpu:
+    """What numba generates code for under these settings, by default under those of now.
+
+    Without features of their own (NUMBA_CPU_FEATURES) those of this machine go with any name, also with the name of a
+    lesser CPU: numba does that.
+    """
+    if values is None:
+        values = {name: _plain(getattr(config, name)) for name in ACT_THROUGH_THE_TARGET}  # type: ignore[misc]
+    this = host(bool(values["ENABLE_AVX"]))
+    name, features = values["CPU_NAME"], values["CPU_FEATURES"]
+    return Cpu(this.name if name is None else str(name), this.features if features is None else str(features))
 
 
-@functools.lru_cache(maxsize=64)  # the CPU stays the same, and asking LLVM for its features takes 0.1 ms
-def missing_features(features: str) -> tuple[str, ...]:
-    """The features in `+a,-b` notation that this CPU does not have: code built with them must not run here."""
-    host = llvm.get_host_cpu_features()
-    wanted = [word[1:] for word in features.split(",") if word.startswith("+")]
-    return tuple(sorted(name for name in wanted if not host.get(name, False)))
+def target(cpu: Cpu | None = None) -> dict[str, str]:
+    """Triple, CPU name and CPU features that code is generated for; by default those of this process."""
+    made_for = own_cpu() if cpu is None else cpu
+    return {"triple": triple(), "cpu": made_for.name, "features": made_for.features}
+
+
+def settings_for(values: Mapping[str, Plain], cpu: Cpu) -> dict[str, Plain]:
+    """These settings, changed so that numba generates code for that CPU; as they are, if it does so already."""
+    if own_cpu(values) == cpu:
+        return dict(values)
+    return {**values, "CPU_NAME": cpu.name, "CPU_FEATURES": cpu.features}
 
 
 def toolchain() -> dict[str, str]:

@@ -12,7 +12,9 @@ from numba import float64, int64
 
 from farm.errors import NotShippable
 from farm.job.functor import CompileFunctor, compute_key, make_functor
+from farm.port.cpu import Cpu
 from farm.port.load import load
+from farm.port.target import settings
 from farm.reasons import RefusalReason
 
 RUN = """
@@ -60,6 +62,14 @@ def test_a_functor_with_another_key_refuses_itself() -> None:
         dataclasses.replace(functor, key=other.key).rebuild()
     assert refused.value.reason is RefusalReason.KEY_MISMATCH
     assert "signature" in refused.value.detail
+
+
+def test_a_functor_for_another_cpu_is_refused_by_who_compiles_for_this_one() -> None:
+    functor = dataclasses.replace(make_functor(scaled, (float64,), None, Cpu("x86-64-v2")), settings=settings())
+    with pytest.raises(NotShippable) as refused:
+        functor.rebuild()
+    assert refused.value.reason is RefusalReason.KEY_MISMATCH
+    assert "target" in refused.value.detail
 
 
 def test_a_changed_global_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

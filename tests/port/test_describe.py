@@ -1,8 +1,10 @@
 """numba's objects are recognised and taken apart without compiling anything."""
 
 import json
+import os
 import sys
 import types as python_types
+from pathlib import Path
 
 import numba
 import numpy
@@ -70,6 +72,27 @@ def test_modules_are_installed_by_where_their_file_lies() -> None:
     shadow = python_types.ModuleType("json")
     shadow.__file__ = "/home/user/json.py"
     assert describe.installed(shadow) is None
+
+
+def test_a_directory_on_the_path_that_cannot_be_read_holds_no_distributions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a PYTHONPATH into somebody else's home would keep every function from being sent to a worker."""
+    closed = tmp_path / "closed"
+    (closed / "packages").mkdir(parents=True)
+    closed.chmod(0)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(closed / "packages")])
+    if (child := os.fork()) == 0:
+        try:
+            if os.geteuid() == 0:  # who reads everything
+                os.setresuid(54321, 54321, 54321)
+            packages, _ = describe._roots.__wrapped__()
+            os._exit(0 if packages and closed / "packages" not in packages else 1)
+        finally:
+            os._exit(2)
+    status = os.waitpid(child, 0)[1]
+    closed.chmod(0o700)
+    assert status == 0
 
 
 def test_objects_are_found_by_name_only_if_identical() -> None:

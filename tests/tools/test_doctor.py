@@ -7,6 +7,8 @@ from pathlib import Path
 import numba
 import pytest
 
+from farm.port.cpu import host, level, runnable_for
+from farm.tools import doctor as doctoring
 from farm.tools import trial
 from farm.tools.trial import TrialFailed, try_compile, try_lock
 
@@ -25,6 +27,17 @@ def test_a_healthy_machine_is_described_and_exit_code_is_0(shell) -> None:
     ):
         assert said in result.output
     assert not shell.cache_dir.exists()
+
+
+@pytest.mark.skipif(level() is None, reason="levels are those of x86-64")
+def test_the_level_of_this_cpu_is_told_and_whose_code_runs_here(shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.set("FARM_READONLY", "1")
+    monkeypatch.setattr(doctoring, "try_compile", lambda *_: "not tried")
+    others = ", ".join(str(cpu) for cpu in runnable_for(host()))
+    assert f"{host()}, level {level()}; code that runs here: its own, else {others}\n" in shell.run("doctor").output
+    monkeypatch.setattr(numba.config, "CPU_NAME", "generic")
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", "")
+    assert f"level {level()}; code that runs here: its own, else x86-64\n" in shell.run("doctor").output
 
 
 def test_the_trial_leaves_an_existing_cache_as_it_is(shell) -> None:

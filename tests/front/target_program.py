@@ -1,0 +1,92 @@
+"""Run as a program: fills the store for other CPUs, or runs what the store has, and reports as JSON.
+
+python target_program.py [run | compare | fill CPU ...]
+"""
+
+import json
+import sys
+from typing import Any
+
+import numba
+import numpy as np
+
+import farm
+from farm.front.elsewhere import compile_for
+from farm.job.messages import Built, Rejected
+from farm.observe import events
+from farm.port.cpu import parse
+from farm.port.dispatch import parse_signature
+
+
+@farm.njit
+def weight(x):
+    return x * 0.1 + 1.0 / (x + 3.0)
+
+
+@farm.njit
+def total(a):
+    s = 0.0
+    for i in range(a.size):
+        s += weight(a[i]) * a[i]
+    return s
+
+
+@farm.njit
+def scaled(a):
+    return a * 1.1 + weight(a[0])
+
+
+FUNCTIONS = {total: "float64(float64[::1])", scaled: "float64[::1](float64[::1])"}
+VALUES = np.linspace(0.1, 7.0, 103)
+
+
+def fill(texts: list[str]) -> dict[str, list[str]]:
+    """Where the machine code of each function came from, for each CPU; nothing of it runs here."""
+    made: dict[str, list[str]] = {}
+    for text in texts:
+        asked = [
+            compile_for(farm.default_farm(), function, *parse_signature(signature), parse(text))
+            for function, signature in FUNCTIONS.items()
+        ]
+        made[text] = []
+        for answer in (one.result(100) for one in asked):
+            if isinstance(answer, Built):
+                made[text].append(answer.origin.name if answer.inline is None else "not stored")
+            else:
+                made[text].append(str(answer.reason if isinstance(answer, Rejected) else answer))
+    assert all(not function.overloads for function in FUNCTIONS), "something was loaded"
+    return made
+
+
+def run(*, compare: bool) -> dict[str, Any]:
+    """The bits of what comes out, on demand beside numba's own, and how the code was obtained."""
+    bits, numbas, explained, cpus = [], [], [], []
+
+    class Listens:
+        def on_event(self, event: object) -> None:
+            if isinstance(event, events.LoadFinished):
+                cpus.append(event.cpu)
+
+    farm.add_listener(Listens())
+    for function, signature in FUNCTIONS.items():
+        function.compile(signature)
+        bits.append(np.asarray(function(VALUES)).tobytes().hex())
+        explained.append(farm.explain(function, VALUES))
+        if compare:
+            numbas.append(np.asarray(numba.njit(function.py_func)(VALUES)).tobytes().hex())
+    assert farm.wait(60)
+    stats = farm.stats()
+    return {
+        "bits": bits,
+        "numbas": numbas,
+        "explained": explained,
+        "compiled": stats.compiled + stats.local + stats.failed,
+        "loaded": stats.loaded,
+        "misses": {reason.name: number for reason, number in stats.misses.items()},
+        "cpus": cpus,
+    }
+
+
+if __name__ == "__main__":
+    word, *texts = sys.argv[1:] or ["run"]
+    print(json.dumps(fill(texts) if word == "fill" else run(compare=word == "compare")))
