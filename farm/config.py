@@ -211,6 +211,15 @@ def default_cache_dir() -> Path:
         return Path(tempfile.gettempdir()) / f"farm-{os.getuid()}"
 
 
+def runtime_dirs(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path]:
+    """Where a process leaves what concerns nobody once it is gone: XDG_RUNTIME_DIR if it is set, the temporary one."""
+    import tempfile
+
+    known = os.environ if environ is None else environ
+    own = known.get("XDG_RUNTIME_DIR", "")
+    return (Path(own) if os.path.isabs(own) else None), Path(tempfile.gettempdir())
+
+
 def default_start_method() -> StartMethod:
     """Fork where it is safe: Apple's frameworks break in a forked child, and Windows has no fork."""
     return StartMethod.FORK if hasattr(os, "fork") and sys.platform != "darwin" else StartMethod.SPAWN
@@ -350,6 +359,8 @@ class Config:
         A file with a secret: artifacts are signed with it, and none is loaded that is not.
     log_level
         Level of the logger named farm. At debug it shows every event.
+    publish_status
+        Whether `farm top` can see what the program does.
     """
 
     # None: as many as CPUs and memory allow, which the pool finds out.
@@ -380,6 +391,7 @@ class Config:
     shared_group: str | None = None
     signing_key_file: Path | None = None
     log_level: LogLevel = LogLevel.WARNING
+    publish_status: bool = True
 
     def __post_init__(self) -> None:
         for name, parse in PARSERS.items():
@@ -456,6 +468,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "shared_group": _or_none(_name, "none"),
     "signing_key_file": _or_none(_path, "none"),
     "log_level": _choice(LogLevel),
+    "publish_status": _switch,
 }
 
 

@@ -4,6 +4,7 @@ import click
 
 from farm.tools.cache import cache
 from farm.tools.doctor import doctor
+from farm.tools.top import top
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,3 +18,4 @@ def main() -> None:
 
 main.add_command(cache)
 main.add_command(doctor)
+main.add_command(top)

@@ -38,6 +38,7 @@ from farm.port.target import caller_flags, own_cpu, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
+    from farm.front.bulletin import Bulletin
     from farm.front.settle import Settler
     from farm.front.supply import JobTaker, Keeps
 
@@ -58,18 +59,19 @@ class Farm:
         self._given: Final = (pool, store)
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
-        self.record: Final = Record(lambda: self.config, self._limits())
+        self.record: Final = Record(lambda: self.config, self._limits(), self._note_news)
         self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
         ends.remember(self)  # last: it is told to whoever watches
 
     def _reset(self) -> None:
-        # Guards _settler, _dispatchers and _closed. Nothing that blocks is done with it held.
+        # Guards _settler, _bulletin, _dispatchers and _closed. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
         # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
         self._configuring = threading.RLock()
         self._settler: Settler | None = None
+        self._bulletin: Bulletin | None = None
         self._closed = False
         self._forked_unlocked = False
 
@@ -114,9 +116,18 @@ class Farm:
 
     def stats(self) -> Stats:
         """The counters as they are now."""
+        self.gather_calls()
+        return self.record.counters.stats(self.pending_now)
+
+    def gather_calls(self) -> None:
+        """Count the calls by shortcut that were not counted yet."""
         for dispatcher in self._own():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
-        return self.record.counters.stats(sum(not one.ended for one in self.requests.all()))
+
+    @property
+    def pending_now(self) -> int:
+        """How many compiles are under way."""
+        return sum(not one.ended for one in self.requests.all())
 
     def add_listener(self, listener: Listener) -> None:
         """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
@@ -145,6 +156,8 @@ class Farm:
         self.record.profiler.limits = self._limits()
         if settler is not None:
             settler.supply.forget_store()
+        if not changed.publish_status:
+            self._withdraw()
 
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once.
@@ -191,7 +204,29 @@ class Farm:
             settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
         for dispatcher in self._own():
             dispatcher.table.finalize()
+        self._withdraw()
         self.record.listeners.flush()
+
+    # -- what others see ---------------------------------------------------------------------------------
+
+    def _note_news(self) -> None:
+        """Something has changed: it is published soon, by a thread of its own."""
+        if self._settler is None or self._closed or not self.config.publish_status:
+            return
+        bulletin = self._bulletin
+        if bulletin is None:
+            from farm.front.bulletin import Bulletin
+
+            made = Bulletin(self)
+            with self._lock:
+                bulletin = self._bulletin = self._bulletin or made
+        bulletin.news()
+
+    def _withdraw(self) -> None:
+        with self._lock:
+            bulletin, self._bulletin = self._bulletin, None
+        if bulletin is not None:
+            bulletin.close()
 
     # -- the call path -----------------------------------------------------------------------------------
 
@@ -218,6 +253,8 @@ class Farm:
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
+            if isinstance(state.origin, Origin) and state.origin.source is Source.STORE:
+                self.record.counters.count(Count.FALLBACK_AVOIDED, dispatcher.label)
             return code
         if state.error is not None:
             self._report_failure(dispatcher, entry, state.error)

@@ -39,10 +39,13 @@ class Record:
     ----------
     config
         Gives the settings as they are now.
+    news
+        Called when something has changed that others may look at.
     """
 
-    def __init__(self, config: Callable[[], Config], limits: Limits) -> None:
+    def __init__(self, config: Callable[[], Config], limits: Limits, news: Callable[[], None] = lambda: None) -> None:
         self._config = config
+        self.news = news
         self.counters = Counters()
         self.profiler = Profiler(limits)
         self._warned_of: set[Hashable] = set()
@@ -50,6 +53,7 @@ class Record:
 
     def tell_started(self, pending: Pending) -> None:
         """It was handed over. Not before: a listener may wait for it."""
+        self.news()
         dispatcher, arguments = pending.dispatcher, pending.entry.key
         if self.listeners.hears:
             from farm.observe import events  # not before anybody listens
@@ -60,6 +64,7 @@ class Record:
 
     def call_in_python(self, dispatcher: "FarmDispatcher") -> None:
         """A call runs its fallback."""
+        self.news()
         self.counters.count(Count.FALLBACK_CALLS, dispatcher.label)
 
     def calls_by_shortcut(self, dispatcher: "FarmDispatcher", calls: int) -> None:

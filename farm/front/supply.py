@@ -21,7 +21,7 @@ from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
 from farm.pool.task import TrimOrder
-from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
+from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket, WorkerView
 from farm.port.load import LoadRefused, require_cpu
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, MissReason, RefusalReason
@@ -229,6 +229,7 @@ class Supply:
 
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
+        self._record.news()
         if event.kind is PoolEventKind.FOREMAN_LOST:
             self.note_degraded(DegradedReason.FOREMAN_LOST, event.detail)
         elif event.kind is PoolEventKind.WORKER_RECYCLED:
@@ -236,6 +237,11 @@ class Supply:
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
             with self._lock:
                 self._dead.append(event.worker_pid)
+
+    def look(self) -> tuple[list[WorkerView], list[str]]:
+        """The workers of all pools as they are now, and the labels of the jobs that wait for one."""
+        seen = [pool.look() for pool in self._all_pools()]
+        return [one for workers, _ in seen for one in workers], [label for _, labels in seen for label in labels]
 
     def take_dead(self) -> tuple[int, ...]:
         """Workers that ended in the middle of a job since the last time this was asked."""

@@ -28,7 +28,7 @@ from farm.pool.patience import START_MAX_S, Patience
 from farm.pool.process import Channel, Output, WorkerProcess
 from farm.pool.schedule import Counts, Schedule
 from farm.pool.starter import REAP_S, ForemanProcess, SpawnedWorkers, Starter
-from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
+from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket, WorkerView
 
 CHECK_S: Final = 1.0
 """Memory, idleness and the foreman's pulse are looked at so often."""
@@ -135,6 +135,15 @@ class Loop:
         self.inbox.abandon()
         self._workers.clear()
         self.tickets.clear()
+
+    def look(self) -> tuple[tuple[WorkerView, ...], tuple[str, ...]]:
+        """The workers, and the labels of the jobs that none of them has. For any thread: it may be a moment old."""
+        views, queued = [], dict(self.tickets)
+        for worker in list(self._workers.values()):
+            ticket = None if (job := worker.job) is None else queued.pop(job[0], None)
+            label, since = (None, None) if ticket is None else (ticket.job.label, ticket.sent_at)
+            views.append(WorkerView(worker.pid, label, since))
+        return tuple(views), tuple(ticket.job.label for ticket in queued.values())
 
     # ---- one round
 

@@ -38,6 +38,23 @@ class PoolEvent:
     """Whether it ended in the middle of a job."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker as it is seen from outside the pool.
+
+    Parameters
+    ----------
+    pid
+        None while it is being started.
+    job, since
+        What it is compiling, and when it got it, in time.monotonic seconds; None if nothing.
+    """
+
+    pid: int | None
+    job: str | None = None
+    since: float | None = None
+
+
 class Ticket:
     """A submitted job: its future, and the two notes that move it forward in the queue."""
 
