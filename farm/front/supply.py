@@ -141,15 +141,18 @@ class Supply:
                     self._store, self._store_opened = store, True
         # Outside both locks: a listener that hears of it may change a setting.
         for one in () if store is None else store.problems:
-            self._tell(one, "a lower cache directory is left out")
+            remedy = "let this user read it (chmod -R go+rX), or take it out of FARM_LOWER_CACHE_DIRS"
+            self._tell(one, "a lower cache directory is left out", remedy)
         if problem is not None:
             self._tell(problem, f"nothing is stored in {config.cache_dir}")
         return store
 
-    def _tell(self, problem: Exception, consequence: str) -> None:
+    def _tell(
+        self, problem: Exception, consequence: str, remedy: str = "set FARM_CACHE_DIR to a directory of yours"
+    ) -> None:
         refused = isinstance(problem, StoreRefused)
         reason = DegradedReason.STORE_REFUSED if refused else DegradedReason.STORE_UNREADABLE
-        text = str(problem) if refused else f"{consequence}: {problem}; set FARM_CACHE_DIR to a directory of yours"
+        text = str(problem) if refused else f"{consequence}: {problem}; {remedy}"
         self._record.degraded(reason, text, warning=text)
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:

@@ -142,8 +142,11 @@ class DiskStore:
                 places.check()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (StoreRefused, OSError) as problem:  # one bad store of several must not cost the others
+            except StoreRefused as problem:  # one bad store of several must not cost the others
                 self.problems.append(problem)
+                continue
+            except OSError as problem:
+                self.problems.append(OSError(problem.errno, problem.strerror, str(given)))
                 continue
             self._lower.append(places)
 
