@@ -21,15 +21,20 @@ from farm.observe.listeners import Listener
 from farm.observe.stats import FunctionStats, Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from farm.front.batch import Progress, Report
+    from farm.front.prewarm import PrewarmReport, Tell
+    from farm.front.recording import Recording
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
     "njit",
     "enable",
     "compile_all",
+    "record",
+    "prewarm",
     "explain",
     "start",
     "wait",
@@ -58,6 +63,55 @@ def compile_all(
     from farm.front.batch import compile_all  # these two bring in modules that few programs need
 
     return compile_all(pairs, progress, raise_errors=raise_errors)
+
+
+def record(path: "str | Path") -> "Recording":
+    """Write into a manifest what this process asks for, for `farm.prewarm`: see `farm.front.recording.Recording`.
+
+    Begins at once. Written at the end of a `with` block, by `stop()`, or when the interpreter ends.
+    """
+    from pathlib import Path
+
+    from farm.front.recording import Recording
+
+    return Recording(Path(path))
+
+
+def prewarm(
+    source: Any,
+    *,
+    cpus: "Sequence[str]" = ("host",),
+    workers: int | None = None,
+    script: "Path | None" = None,
+    module: str | None = None,
+    dry_run: bool = False,
+    progress: "Tell | None" = None,
+) -> "PrewarmReport":
+    """Compile into the store what programs are going to ask for: see `farm.front.prewarm.prewarm`.
+
+    Parameters
+    ----------
+    source
+        A manifest's path, a package, `'module:function float64(float64)'`, or a list of these.
+    script, module
+        The program that `__main__` in a manifest is: a file, or what `python -m` runs.
+    """
+    from farm.front.prewarm import prewarm
+    from farm.front.program import Program
+    from farm.front.sources import sources_of
+
+    program = None if script is None and module is None else Program(script, module)
+    more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
+    sources = sources_of([*([source] if isinstance(source, (str, tuple)) else source), *more], program)
+    return prewarm(
+        sources,
+        cpus=cpus,
+        workers=workers,
+        program=program,
+        dry_run=dry_run,
+        progress=progress,
+        decorators=enable,
+    )
 
 
 def explain(function: Any, *arguments: Any) -> str:

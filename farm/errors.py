@@ -11,6 +11,7 @@
     |   `-- SigningKeyRefused               the machine's: the key file is not private, or is no key
     |-- PoolUnavailable                     ours or the machine's: no worker processes
     |-- FarmClosed                          yours: used after close()
+    |-- ManifestError         (ValueError)  yours: a file that is no manifest, or of a newer version
     |-- Degraded                            raised only with on_degraded="raise"
     |-- VerifyFailed                        raised only with verify=True: a stored artifact is not the function's
     `-- JobLost                             a compile's own doing killed or outlasted its workers
@@ -149,6 +150,17 @@ class FarmClosed(FarmError):
 
     def __str__(self) -> str:
         return "the farm is closed: make a new farm.Farm(), or use the default farm"
+
+
+class ManifestError(FarmError, ValueError):
+    """A manifest cannot be used: `where` is the file, `problem` what is wrong with it."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where, self.problem = where, problem
+
+    def __str__(self) -> str:
+        return f"manifest {self.where}: {self.problem}"
 
 
 class Degraded(FarmError):

@@ -2,12 +2,16 @@
 
 import click
 
+from farm.tools.as_main import Commands
 from farm.tools.cache import cache
 from farm.tools.doctor import doctor
+from farm.tools.manifest import manifest
+from farm.tools.prewarm import prewarm
+from farm.tools.run import run
 from farm.tools.top import top
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="numba-farm")
 def main() -> None:
     """Numba functions compile in worker processes while the program goes on.
@@ -19,3 +23,6 @@ def main() -> None:
 main.add_command(cache)
 main.add_command(doctor)
 main.add_command(top)
+main.add_command(manifest)
+main.add_command(prewarm)
+main.add_command(run)

@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from farm.port.dispatch import Signature, Types, choose_declared, converted
+from farm.port.role import collects
+from farm.port.target import caller_flags
 
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
@@ -34,6 +36,8 @@ class Declared:
     def wait_for_all(self) -> None:
         """Block until all of them are installed. Raises the error of the first that cannot be compiled."""
         farm = self._dispatcher.farm()
+        if collects() and caller_flags() is None:  # they are noted
+            return self.queue()
         farm.submit(self._dispatcher, self.signatures, waited=True)
         for arguments, return_type in self.signatures:
             farm.result_for_caller(self._dispatcher, arguments, return_type)

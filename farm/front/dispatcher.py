@@ -45,6 +45,8 @@ from farm.port.dispatch import (
     with_literals,
 )
 from farm.port.locks import with_compiler_lock
+from farm.port.role import collects
+from farm.port.target import caller_flags
 
 if TYPE_CHECKING:
     from farm.front.farm import Farm
@@ -158,6 +160,13 @@ class FarmDispatcher(HookedDispatcher):
         self.installation.end_probation(arguments)
         return result
 
+    def compile(self, sig: Any) -> Any:
+        """As numba's: block until the code is there. While the farm only notes what is asked for, the Python body."""
+        if collects() and caller_flags() is None:
+            self.farm().submit(self, [parse_signature(sig)])
+            return self.py_func
+        return super().compile(sig)
+
     def run_body(self, *folded: Any) -> Any:
         """Run the fallback on one call's folded arguments: the only place that does."""
         body = self.fallback if callable(self.fallback) else self.py_func
@@ -201,7 +210,9 @@ class FarmDispatcher(HookedDispatcher):
 
     @property
     def mode_now(self) -> CompileMode:
-        """The mode of a call that comes now."""
+        """The mode of a call that comes now. While the farm only notes what is asked for, nobody waits in vain."""
+        if collects() and self.differs is None:
+            return CompileMode.ASYNC
         return choose_mode(self.mode or self.farm().config.mode, must_compile=self.waits)
 
     @property

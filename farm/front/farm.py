@@ -23,7 +23,7 @@ from farm.errors import (
 )
 from farm.front import ends
 from farm.front.dispatcher import FarmDispatcher
-from farm.front.pending import LiteralsWanted, Origin, Pending, Source
+from farm.front.pending import Asked, LiteralsWanted, Origin, Pending, Source
 from farm.front.policy import Limits, Verdict
 from farm.front.record import Record
 from farm.front.requests import Requests
@@ -33,7 +33,7 @@ from farm.observe.stats import Count, Duration, Stats
 from farm.port.dispatch import Types, force_literals
 from farm.port.failure import headline
 from farm.port.locks import with_compiler_lock
-from farm.port.role import compiles_for_others
+from farm.port.role import collects, compiles_for_others
 from farm.port.target import caller_flags, own_cpu, settings
 from farm.reasons import DegradedReason
 
@@ -89,7 +89,7 @@ class Farm:
     def __repr__(self) -> str:
         ready = sum(
             entry.snapshot().state is CompileState.COMPILED
-            for dispatcher in self._own()
+            for dispatcher in self.dispatchers()
             for entry in dispatcher.table.entries()
         )
         pool = "closed" if self._closed else "no pool yet" if self._settler is None else repr(self._settler.supply)
@@ -108,7 +108,8 @@ class Farm:
         with self._lock:
             self._dispatchers.add(dispatcher)
 
-    def _own(self) -> list[FarmDispatcher]:
+    def dispatchers(self) -> list[FarmDispatcher]:
+        """The dispatchers of this farm that are still in use, in no order."""
         with self._lock:
             return list(self._dispatchers)
 
@@ -121,7 +122,7 @@ class Farm:
 
     def gather_calls(self) -> None:
         """Count the calls by shortcut that were not counted yet."""
-        for dispatcher in self._own():
+        for dispatcher in self.dispatchers():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
 
     @property
@@ -202,7 +203,7 @@ class Farm:
             settler = self._settler
         if settler is not None:
             settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
-        for dispatcher in self._own():
+        for dispatcher in self.dispatchers():
             dispatcher.table.finalize()
         self._withdraw()
         self.record.listeners.flush()
@@ -268,8 +269,8 @@ class Farm:
 
     @property
     def works(self) -> bool:
-        """Whether anything new is compiled: not switched off, and not closed."""
-        return self.config.enabled and not self._closed
+        """Whether anything new is compiled: not switched off, not closed, and not only noted."""
+        return self.config.enabled and not self._closed and not collects()
 
     def _start_for_call(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], mode: CompileMode) -> None:
         if mode is not CompileMode.STRICT and not self.settler().can_install():
@@ -340,6 +341,7 @@ class Farm:
         result = dispatcher.overloads.get(entry.key)  # from a compile that was under way when the farm was closed
         if result is None:
             started = time.perf_counter()
+            entry.asked = Asked(return_type, caller_flags())
             result = Settler.compile_here(dispatcher, entry.key, return_type, caller_flags())
             seconds = time.perf_counter() - started
             origin = Origin(source=Source.LOCAL, compile_s=seconds, cpu=str(own_cpu()))
@@ -365,6 +367,7 @@ class Farm:
             if dispatcher.declared and all(arguments != one for one, _ in dispatcher.declared.signatures):
                 raise SignatureError(str(arguments), "not among the explicit signatures, and no other is compiled")
             entry = dispatcher.table.get_or_create(arguments)
+            entry.asked = entry.asked or Asked(return_type, None)
             entries.append(entry)
             if not self.works or not self.settler().can_install():
                 continue
@@ -414,7 +417,7 @@ class Farm:
         self._reset()
         self._closed = closed
         self.record.reset_in_child()
-        for dispatcher in self._own():
+        for dispatcher in self.dispatchers():
             dispatcher.reset_in_child()
         self._forked_unlocked = unlocked
         if unlocked:

@@ -47,6 +47,15 @@ class Origin:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a signature was asked for: what is needed, beside its types, to ask for the same compile again."""
+
+    return_type: Any | None
+    caller_flags: Any | None
+    """Of the compile that asked for it, in this process; None if no jitted code did."""
+
+
 class LiteralsWanted(Exception):
     """numba compiles this function only for literal arguments at these positions: ask again, by value.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from farm.errors import FarmClosed
-from farm.front.pending import Pending
+from farm.front.pending import Asked, Pending
 from farm.front.record import Record
 from farm.front.status import Status, complete
 from farm.front.table import Entry, Flight
@@ -99,6 +99,7 @@ class Requests:
                         self._record.profiler.release(slot)
                     return None
                 pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch)
+                entry.asked = Asked(return_type, pending.caller_flags)
                 self._pending[flight] = pending
             if found is not None:
                 settler.take_stored(pending, found)

@@ -132,6 +132,8 @@ class Entry(Generic[K, V]):
         self._error_reported = False
         self._flight: Flight[V] | None = None
         self._origin: object | None = None
+        self.asked: object | None = None
+        """How it was asked for, by whoever came first. Only ever replaced whole: no lock guards it."""
         self._looked_up = False
         self._sealed = sealed
 

@@ -117,6 +117,12 @@ class _Readings:
 _readings = _Readings()
 
 
+def read_anew() -> None:
+    """Forget what was read: modules have another name now."""
+    global _readings
+    _readings = _Readings()
+
+
 def registrations() -> tuple[Registration, ...]:
     """All foreign registrations; those of one group in order of registration."""
     entrypoints.init_all()  # numba does so before its first compile: what these register must be seen before it too

@@ -1,0 +1,411 @@
+"""Prewarm: compile into a store what programs are going to ask for, before they run.
+
+    sources -> requests -> functors, with their keys -> in the store already? -> else a job for the pool
+
+Nothing is loaded, and nothing is compiled in this process. Modules are imported to find functions by their names, and
+while that is done the farm only notes what is asked for. Each artifact is in the store when its row is done: what is
+interrupted, or killed, goes on where it stopped when it is run again.
+
+A manifest names modules, which are imported, and may hold pickles: it is to be trusted like a program.
+"""
+
+import pickle
+import queue
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+from farm.config import Config
+from farm.errors import CompileFailed, ConfigError, NotShippable, StoreRefused, told
+from farm.front.answers import loss
+from farm.front.default import default_farm
+from farm.front.dispatcher import FarmDispatcher
+from farm.front.manifest import ManifestEntry
+from farm.front.policy import Limits
+from farm.front.program import Program, as_main
+from farm.front.record import Record
+from farm.front.sources import Problem, ProgramSource, Request, Source, request_of
+from farm.front.supply import Supply
+from farm.job import messages as wire
+from farm.job.functor import CompileFunctor, make_functor
+from farm.pool.task import Order
+from farm.pool.ticket import Ticket
+from farm.port import failure
+from farm.port.cpu import Cpu, parse
+from farm.port.role import collecting, collects, compiles_for_others
+from farm.port.target import inherited_flags
+from farm.reasons import RefusalReason
+from farm.store.artifact import Stored
+from farm.store.disk import DiskStore, StoreSettings
+
+HOST: Final = "host"
+TICK_S: Final = 0.25
+"""How often progress is told while nothing gets done."""
+
+
+class Outcome(Enum):
+    """What became of one function with one signature for one CPU."""
+
+    COMPILED = "compiled"
+    THERE = "in the store already"
+    ABSENT = "has to be compiled"
+    REFUSED = "cannot be stored: compiled by each program"
+    FAILED = "failed"
+    NOT_FOUND = "not found"
+    NOT_REPLAYABLE = "cannot be asked for"
+    SKIPPED = "skipped"
+    NOT_DONE = "not done"
+
+
+FAILURES: Final = frozenset({Outcome.FAILED, Outcome.NOT_FOUND, Outcome.NOT_DONE})
+"""What keeps a prewarm from being a success."""
+READY: Final = frozenset({Outcome.COMPILED, Outcome.THERE, Outcome.SKIPPED})
+"""What a program that runs now has not to compile."""
+_OUTCOMES: Final = {
+    Problem.NOT_FOUND: Outcome.NOT_FOUND,
+    Problem.NOT_REPLAYABLE: Outcome.NOT_REPLAYABLE,
+    Problem.BROKEN: Outcome.FAILED,
+    Problem.SKIPPED: Outcome.SKIPPED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrewarmRow:
+    """What became of one function with one signature for one CPU.
+
+    Parameters
+    ----------
+    seconds
+        What the compile took, whenever that was; None if that is not known.
+    size_bytes
+        Of the artifact.
+    detail
+        Why there is none.
+    """
+
+    function: str
+    signature: str
+    cpu: str
+    outcome: Outcome
+    seconds: float | None = None
+    size_bytes: int | None = None
+    detail: str = ""
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmReport:
+    """One row for each function, signature and CPU, sorted."""
+
+    rows: tuple[PrewarmRow, ...]
+
+    def of(self, *outcomes: Outcome) -> tuple[PrewarmRow, ...]:
+        """The rows with one of these outcomes."""
+        return tuple(row for row in self.rows if row.outcome in outcomes)
+
+    @property
+    def failed(self) -> tuple[PrewarmRow, ...]:
+        """What should be in the store and is not."""
+        return self.of(*FAILURES)
+
+    @property
+    def to_compile(self) -> tuple[PrewarmRow, ...]:
+        """What a program that runs now would have to compile."""
+        return tuple(row for row in self.rows if row.outcome not in READY)
+
+    def __str__(self) -> str:
+        counts = {outcome: len(self.of(outcome)) for outcome in Outcome}
+        return ", ".join(f"{number} {outcome.value}" for outcome, number in counts.items() if number) or "nothing to do"
+
+
+class PrewarmInterrupted(KeyboardInterrupt):
+    """Ctrl-C came in the middle of it; `report` has what is done."""
+
+    def __init__(self, report: PrewarmReport) -> None:
+        super().__init__(report)
+        self.report = report
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmProgress:
+    """How far it is. `finished` is the row that is done now, or None: then only time has passed."""
+
+    done: int
+    total: int
+    running: tuple[str, ...]
+    remaining_s: float | None
+    """An estimate, from the compiles whose time is known."""
+    finished: PrewarmRow | None = None
+
+
+Tell = Callable[[PrewarmProgress], None]
+
+
+def prewarm(
+    sources: Iterable[Source],
+    *,
+    cpus: Sequence[str] = (HOST,),
+    workers: int | None = None,
+    program: Program | None = None,
+    dry_run: bool = False,
+    progress: Tell | None = None,
+    decorators: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> PrewarmReport:
+    """Compile what the sources ask for into the store of the farm that each function belongs to.
+
+    Parameters
+    ----------
+    cpus
+        Names as `farm.port.cpu.parse` takes them.
+    workers
+        How many processes compile; by default as many as the farm's settings say.
+    program
+        Whose main module is run, under another name, for what belongs to `__main__`.
+    dry_run
+        Look up everything and compile nothing.
+    progress
+        Called in this thread, when a row is done and a few times a second.
+    decorators
+        Has numba's own decorators go through the farm while modules are imported.
+
+    Raises CpuError, ManifestError, SignatureError, ProgramError, StoreRefused and ConfigError before anything is
+    compiled; PrewarmInterrupted at Ctrl-C. In a worker, or in a program that is itself only looked at, it does nothing.
+    """
+    if compiles_for_others() or collects():
+        return PrewarmReport(())
+    run = _Run(
+        {text: None if text == HOST else parse(text) for text in dict.fromkeys(cpus)}, workers, dry_run, progress
+    )
+    run.gather(sources, program, decorators)
+    return run.finish()
+
+
+def unresolved(
+    entries: Iterable[ManifestEntry],
+    program: Program | None,
+    decorators: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> list[tuple[ManifestEntry, str]]:
+    """The entries of a manifest whose function or types are not there any more, each with what is wrong."""
+    with collecting(), decorators(), nullcontext() if program is None else as_main(program):
+        requests = [(entry, request_of(entry, program)) for entry in entries]
+    return [(entry, request.detail) for entry, request in requests if request.problem is not None]
+
+
+@dataclass(slots=True)
+class _Job:
+    """One functor that the store has no artifact for."""
+
+    label: tuple[str, str, str]
+    functor: CompileFunctor
+    config: Config
+    ticket: Ticket | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    cpus: dict[str, Cpu | None]
+    workers: int | None
+    dry_run: bool
+    progress: Tell | None
+    rows: dict[tuple[str, ...], PrewarmRow] = field(default_factory=dict)
+    jobs: dict[tuple[str, ...], _Job] = field(default_factory=dict)
+    supplies: dict[Config, Supply] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    """Of compiles, from the store and from this run."""
+    seen: set[tuple[Config, str]] = field(default_factory=set)
+
+    # -- before anything is compiled -------------------------------------------------------------------
+
+    def gather(
+        self, sources: Iterable[Source], program: Program | None, decorators: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        """Find out what to compile, and which of it the store has. `__main__` is the program's meanwhile."""
+        sources = list(sources)
+        with ExitStack() as stack:
+            stack.enter_context(collecting())
+            stack.enter_context(decorators())
+            if program is not None:
+                stack.enter_context(as_main(program))
+                sources.append(ProgramSource())
+            for source in sources:
+                for one in source.prepare():
+                    self._add(one)
+            for source in sources:
+                for one in source.requests():
+                    self._add(one)
+
+    def _add(self, request: Request) -> None:
+        if request.problem is not None:
+            label = (request.function, request.signature, "")
+            self.rows.setdefault(
+                (*label, request.detail), _row(label, _OUTCOMES[request.problem], detail=request.detail)
+            )
+            return
+        for text, cpu in self.cpus.items():
+            self._add_for(request, text, cpu)
+
+    def _add_for(self, request: Request, text: str, cpu: Cpu | None) -> None:
+        label = (request.function, request.signature, text)
+        try:
+            functor = _functor(request, cpu)
+        except NotShippable as refusal:
+            self.rows[(*label, str(refusal))] = _row(label, Outcome.REFUSED, detail=str(refusal))
+            return
+        except Exception as error:  # user objects take part in capturing, and raise what they like
+            self.rows[(*label, told(error))] = _row(label, Outcome.FAILED, detail=told(error))
+            return
+        config = self._config(request.dispatcher)
+        key = functor.key.hex
+        if (config, key) in self.seen:  # from two sources
+            return
+        self.seen.add((config, key))
+        found = self._store(config).get(functor.key)
+        if isinstance(found, Stored):
+            seconds = found.meta.get("compile_s")
+            took = seconds if isinstance(seconds, float) else None
+            self.seconds += [] if took is None else [took]
+            self.rows[(*label, key)] = _row(label, Outcome.THERE, seconds=took, size_bytes=found.size_bytes, key=key)
+        elif self.dry_run:
+            self.rows[(*label, key)] = _row(label, Outcome.ABSENT, key=key)
+        elif config.readonly:
+            raise ConfigError("readonly", True, "False: a prewarm writes into the store")
+        else:
+            self.jobs[(*label, key)] = _Job(label, functor, config)
+
+    def _config(self, dispatcher: Any) -> Config:
+        """The settings of the farm that compiles this function in its program."""
+        farm = dispatcher.farm() if isinstance(dispatcher, FarmDispatcher) else default_farm()
+        config: Config = farm.config
+        return config if self.workers is None else config.with_changes(workers=self.workers)
+
+    def _supply(self, config: Config) -> Supply:
+        supply = self.supplies.get(config)
+        if supply is None:
+            supply = self.supplies[config] = Supply(Record(lambda: config, Limits.from_config(config, 1)))
+        return supply
+
+    def _store(self, config: Config) -> DiskStore:
+        store = self._supply(config).store(config)
+        if store is not None:
+            return store
+        try:  # it was only warned of
+            return StoreSettings.of(config, config.cache_dir).open()
+        except OSError as error:
+            raise StoreRefused(
+                str(config.cache_dir), str(error), "set FARM_CACHE_DIR to a directory of yours"
+            ) from None
+
+    # -- compiling -------------------------------------------------------------------------------------
+
+    def finish(self) -> PrewarmReport:
+        """Compile what is missing, and wait for all of it."""
+        total = len(self.rows) + len(self.jobs)
+        for number, row in enumerate(list(self.rows.values()), 1):
+            self._tell(number, total, row)
+        answered: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
+        grace_s = 0.0
+        try:
+            for place in sorted(self.jobs):
+                self._submit(place, self.jobs[place], answered)
+            while self.jobs:
+                try:
+                    place = answered.get(timeout=TICK_S)
+                except queue.Empty:
+                    self._tell(len(self.rows), total, None)
+                    continue
+                job = self.jobs.pop(place)
+                row = self.rows[place] = self._answered(job)
+                self._tell(len(self.rows), total, row)
+            grace_s = 1.0  # for a trim that goes on
+        except KeyboardInterrupt:
+            for place, job in self.jobs.items():
+                self.rows[place] = _row(job.label, Outcome.NOT_DONE, detail="interrupted", key=job.functor.key.hex)
+            raise PrewarmInterrupted(self._report()) from None
+        finally:
+            for supply in self.supplies.values():
+                supply.close(grace_s)
+        return self._report()
+
+    def _report(self) -> PrewarmReport:
+        return PrewarmReport(tuple(self.rows[place] for place in sorted(self.rows)))
+
+    def _submit(self, place: tuple[str, ...], job: _Job, answered: "queue.SimpleQueue[tuple[str, ...]]") -> None:
+        supply, config = self._supply(job.config), job.config
+        order = Order(job.functor, supply.store_settings(config))
+        function, signature, _ = job.label
+        sent = wire.Job(job.functor.key, f"{function}{signature}", pickle.dumps(order), config.job_timeout_s)
+        # Somebody waits for all of them: so they get every worker, and at full speed.
+        job.ticket = supply.pool(config, job.functor.settings).submit(sent, waited=True, batch=False)
+        job.ticket.future.add_done_callback(lambda _: answered.put(place))
+
+    def _answered(self, job: _Job) -> PrewarmRow:
+        assert job.ticket is not None
+        answer, key = job.ticket.future.result(), job.functor.key.hex
+        row = _row(job.label, Outcome.FAILED, key=key)
+        match answer:
+            case wire.Built(inline=bytes()):
+                detail = "; ".join(f"{reason.value}: {text}" for reason, text in answer.degraded)
+                return replace(row, detail=f"compiled, but not stored: {detail}")
+            case wire.Built(origin=wire.Origin.COMPILED):
+                nested = sum(one.artifact_bytes for one in answer.nested)
+                self._supply(job.config).note_published(job.config, answer.artifact_bytes + nested)
+                self.seconds.append(answer.compile_s)
+                size = answer.artifact_bytes
+                return replace(row, outcome=Outcome.COMPILED, seconds=answer.compile_s, size_bytes=size)
+            case wire.Built():  # as somebody else's callee, or by another process
+                return self._found_later(row, job)
+            case wire.Failed(literal_args=tuple() as positions):
+                detail = f"compiled for each value of the arguments at positions {', '.join(map(str, positions))}"
+                return replace(row, outcome=Outcome.SKIPPED, detail=detail)
+            case wire.Failed(kind, text, packed):
+                error = failure.unpack(packed) if packed else None
+                return replace(row, detail=failure.headline(error or CompileFailed(job.label[0], kind, text)))
+            case wire.Rejected(reason, detail):
+                return replace(row, outcome=Outcome.REFUSED, detail=f"{reason.value}: {detail}")
+            case wire.Cancelled(detail):
+                return replace(row, outcome=Outcome.NOT_DONE, detail=detail)
+            case wire.Died() | wire.TimedOut() | wire.OutOfMemory():
+                return replace(row, detail=failure.headline(loss("it", answer)))
+        raise AssertionError(f"a compile is not answered by {answer}")
+
+    def _found_later(self, row: PrewarmRow, job: _Job) -> PrewarmRow:
+        found = self._store(job.config).get(job.functor.key)
+        if not isinstance(found, Stored):
+            return replace(row, detail="it was in the store, and is not there any more: the store may be too small")
+        seconds = found.meta.get("compile_s")
+        took = seconds if isinstance(seconds, float) else None
+        detail = "together with what calls it, or by another process"
+        return replace(row, outcome=Outcome.COMPILED, seconds=took, size_bytes=found.size_bytes, detail=detail)
+
+    # -- telling ---------------------------------------------------------------------------------------
+
+    def _tell(self, done: int, total: int, row: PrewarmRow | None) -> None:
+        if self.progress is None:
+            return
+        running = tuple(
+            f"{job.label[0]}{job.label[1]}"
+            for job in self.jobs.values()
+            if job.ticket is not None and job.ticket.sent_at is not None and not job.ticket.future.done()
+        )
+        remaining_s = None
+        if self.seconds and self.jobs:
+            each = sum(self.seconds) / len(self.seconds)
+            config = next(iter(self.jobs.values())).config
+            remaining_s = each * len(self.jobs) / self._supply(config).workers_max(config)
+        self.progress(PrewarmProgress(done, total, running, remaining_s, row))
+
+
+def _functor(request: Request, cpu: Cpu | None) -> CompileFunctor:
+    dispatcher, flags = request.dispatcher, request.caller_flags
+    if dispatcher.targetoptions.get("forceobj"):
+        raise NotShippable(RefusalReason.OBJECT_MODE, request.function)
+    # Outside of a caller nothing is entered at all: a function that has one has other flags than one that has none.
+    with nullcontext() if flags is None else inherited_flags(flags):
+        return make_functor(dispatcher, request.arguments, request.return_type, cpu)
+
+
+def _row(label: tuple[str, str, str], outcome: Outcome, **more: Any) -> PrewarmRow:
+    function, signature, cpu = label
+    return PrewarmRow(function=function, signature=signature, cpu=cpu, outcome=outcome, **more)
