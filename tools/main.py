@@ -9,6 +9,7 @@ from farm.tools.manifest import manifest
 from farm.tools.prewarm import prewarm
 from farm.tools.run import run
 from farm.tools.top import top
+from farm.tools.why import why_command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,3 +27,4 @@ main.add_command(top)
 main.add_command(manifest)
 main.add_command(prewarm)
 main.add_command(run)
+main.add_command(why_command)

@@ -46,6 +46,10 @@ class Declared:
         """The declared types that a call with these types uses. Raises TypeError as numba does: none, or two."""
         return choose_declared(self._dispatcher, self.signatures, arguments)
 
+    def returns(self, arguments: Types) -> Any | None:
+        """The return type that these types are declared with, or None."""
+        return dict(self.signatures).get(arguments)
+
     def fallback(self, arguments: Types) -> Callable[..., Any]:
         """What runs the fallback for a call that was given these declared types.
 
@@ -55,7 +59,7 @@ class Declared:
 
     def _run_body(self, arguments: Types, *folded: Any) -> Any:
         result = self._dispatcher.run_body(*converted(folded, arguments))
-        return_type = next(kind for declared, kind in self.signatures if declared == arguments)
+        return_type = self.returns(arguments)
         return result if return_type is None else converted((result,), (return_type,))[0]
 
     def close_list_if_complete(self) -> None:

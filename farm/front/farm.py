@@ -242,7 +242,7 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             try:
-                result = self._result_of_any_farm(dispatcher, entry, None)
+                result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
             except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
@@ -282,7 +282,9 @@ class Farm:
             verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
-        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
+        # Declared ones are queued at decoration, unless the farm was off then.
+        returns = dispatcher.declared.returns(entry.key)
+        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=mode is CompileMode.STRICT)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is not None:
@@ -301,9 +303,10 @@ class Farm:
 
     def _load_past_the_limits(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
         """No compile now, says the policy. What the store has is loaded all the same."""
-        found = self.settler().stored(dispatcher, entry.key)
+        returns = dispatcher.declared.returns(entry.key)
+        found = self.settler().stored(dispatcher, entry.key, returns)
         if found is not None:
-            pending = self.requests.take(dispatcher, entry, None, found=found)
+            pending = self.requests.take(dispatcher, entry, returns, found=found)
             if pending is not None:
                 self.settler().settle_if_free(pending)
 

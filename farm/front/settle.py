@@ -85,7 +85,7 @@ class Settler:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self.installer: Final = Installer(self.settle)
+        self.installer: Final = Installer(self.settle, lambda: self.supply.usage.pause_s())
         self.supply: Final = Supply(record, later=self.installer.later, given_pool=pool, given_store=store)
         # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
         # held.
@@ -95,12 +95,12 @@ class Settler:
 
     # -- handing over ----------------------------------------------------------------------------------
 
-    def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
+    def stored(self, dispatcher: Any, arguments: Any, return_type: Any | None) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(self._functor(dispatcher, arguments, None))
+            found = self._look_up(self._functor(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
@@ -443,6 +443,7 @@ class Settler:
         self.installer.stop_intake()
         self.supply.close(grace_s)
         self.installer.end(grace_s)
+        self.supply.usage.write()
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

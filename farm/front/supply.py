@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 from farm.config import Config, worker_environment
 from farm.errors import NotShippable, StoreRefused
 from farm.front.record import Record
+from farm.front.usage import UsageReport
 from farm.job.functor import front_paths
 from farm.job.key import CompileKey
 from farm.job.messages import Built, FinalAnswer, Job, StoreTrimmed
@@ -97,6 +98,7 @@ class Supply:
         self._settings_number = 0
         self._closed = False
         self._allowed: int | None = None
+        self.usage: Final = UsageReport(record.counters, lambda: self._store)
 
     def __repr__(self) -> str:
         return ", ".join(map(repr, self._all_pools())) or "no pool yet"
@@ -188,6 +190,7 @@ class Supply:
 
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
+        self.usage.write()
         with self._lock:
             self._store, self._store_opened = None, False
             self._settings_number += 1

@@ -286,3 +286,14 @@ def test_a_wrong_word_names_the_legal_ones(bad: dict[str, str]) -> None:
 def test_a_non_function_is_refused_by_name() -> None:
     with pytest.raises(DecorationError, match="int"):
         farm.njit(3)
+
+
+@pytest.mark.parametrize("mode", ["async", "strict"])
+def test_what_was_declared_while_the_farm_was_off_is_compiled_as_declared(barn: farm.Farm, mode: str) -> None:
+    """Its signatures were not queued, so the first call after asks for them: with the return type that they have."""
+    barn.configure(enabled=False)
+    function = farm.njit("float64(int64)", farm=barn)(lambda n: n)
+    barn.configure(enabled=True, mode=mode)
+    assert isinstance(function(3), float)
+    assert function.wait(60) and barn.stats().compiled == 1
+    assert isinstance(function(3), float)
