@@ -13,7 +13,7 @@ DEV := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 DOCS := $(VENV)/.installed-docs
 
-.PHONY: setup test check bench stress attacks demo docs clean
+.PHONY: setup test check bench stress attacks browser demo docs clean
 
 setup: $(DEV)
 
@@ -53,6 +53,13 @@ stress: $(DEV)
 # What is done to the store, and to numba's own cache: the table in ARCHITECTURE.md, made again.
 attacks: $(DEV)
 	$(BIN)/python tests/attacks/run.py --write
+
+# The page that farm.report writes, in a headless Chromium; `make test` does it too where there is one.
+browser: $(DEV)
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+	  || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
+	  || { echo "make browser needs Chromium: apt-get install chromium"; exit 1; }
+	$(BIN)/python tests/browser/check_report.py
 
 demo: $(DEMO)
 	$(BIN)/python tools/demo.py

@@ -37,7 +37,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(numba|concurrent|collections|pathlib|typing|types|enum)\..*"),
     ("py:.*", r"(Path|Future|Iterable|Callable|Mapping|Any|Enum|TracebackType|optional)"),
     ("py:.*", r"farm\.(config|front|job|observe|pool|port|reasons|store)\..*"),
-    ("py:.*", r"(Event|Progress|JobTaker|Keeps|CompileKey|Job|Ticket|Stored|Miss|Artifact|Digest)"),
+    ("py:.*", r"(Event|Outcome|PathLike|PrewarmReport|Program|Progress|Recording|Report|RunReport|Sequence|Tell|os.PathLike|JobTaker|Keeps|CompileKey|Job|Ticket|Stored|Miss|Artifact|Digest)"),
 ]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -18,8 +18,9 @@ import click
 from farm import errors, reasons
 from farm.config import PARSERS, PREFIX, Config
 from farm.errors import ConfigError
+from farm.front import manifest
 from farm.observe import events
-from farm.store import artifact, disk, trust
+from farm.store import artifact, bundle, disk, trust
 from farm.tools.main import main
 
 EXIT_CODES: Final = re.compile(r"^Exit codes:.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -126,6 +127,11 @@ COMMON_FIELDS: Final = {
     "queue_time_s": "from the call to the worker",
     "load_time_s": "reading and linking",
     "artifact_bytes": "its size",
+    "asked_at": "when it was asked for",
+    "began_at": "when it began",
+    "ended_at": "when it was over, in `time.monotonic` seconds; 0 if that is not known",
+    "attempts": "what workers did at it: process id, from, to, and how it ended",
+    "result": "what became of it",
 }
 
 
@@ -244,6 +250,8 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "artifact_format": text_of(artifact),
     "store_layout": text_of(disk),
     "trust_rules": text_of(trust),
+    "manifest_format": text_of(manifest),
+    "bundle_format": text_of(bundle),
     "errors": text_of(errors),
     "error_classes": error_classes,
 }

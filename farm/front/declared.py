@@ -55,10 +55,10 @@ class Declared:
 
         It runs on the numbers that the arguments convert to, and gives a number as the declared return type has it.
         """
-        return partial(self._run_body, arguments)
+        return partial(self._run_body, self._dispatcher.body, arguments)
 
-    def _run_body(self, arguments: Types, *folded: Any) -> Any:
-        result = self._dispatcher.run_body(*converted(folded, arguments))
+    def _run_body(self, body: Callable[..., Any], arguments: Types, *folded: Any) -> Any:
+        result = body(*converted(folded, arguments))
         return_type = self.returns(arguments)
         return result if return_type is None else converted((result,), (return_type,))[0]
 

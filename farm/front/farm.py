@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from farm.front.bulletin import Bulletin
     from farm.front.settle import Settler
     from farm.front.supply import JobTaker, Keeps
+    from farm.observe.fallbacks import Watch
 
 
 class Farm:
@@ -209,6 +210,14 @@ class Farm:
         self.record.listeners.flush()
 
     # -- what others see ---------------------------------------------------------------------------------
+
+    def watch_fallbacks(self, watch: "Watch", *, over: bool = False) -> None:
+        """From now on tell this watch of every fallback that runs; `over`: no more."""
+        with self._lock:
+            others = tuple(one for one in self.record.watches if one is not watch)
+            self.record.watches = others if over else (*others, watch)
+        for dispatcher in self.dispatchers():  # a shortcut keeps what it led to when it was made
+            dispatcher.drop_all_shortcuts()
 
     def _note_news(self) -> None:
         """Something has changed: it is published soon, by a thread of its own."""

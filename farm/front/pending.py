@@ -107,6 +107,8 @@ class Pending:
     """Whether the start of the load was told. Guarded by the settler's lock."""
     claim: object | None = None
     """Belongs to whoever settles it, once there is somebody."""
+    here: tuple[float, float] | None = None
+    """When this process compiled it, or loaded it: from and to, in time.monotonic seconds."""
     origin: "Origin | None" = None
     """How its machine code was obtained, once it is."""
     ended: bool = False

@@ -295,6 +295,7 @@ class Settler:
         return origin, profile
 
     def _tell(self, pending: Pending, outcome: Outcome) -> None:
+        self._record.job_ended(pending)
         if isinstance(outcome, tuple):
             self._record.finished(pending, *outcome)
         elif not isinstance(outcome, _NO_FAILURE):
@@ -327,10 +328,12 @@ class Settler:
                 raise AssertionError("a compile is not answered by a trim")
 
     def _compile_pending(self, pending: Pending, reason: RefusalReason, detail: str) -> tuple[Any, Origin]:
-        started = time.perf_counter()
-        result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
-        seconds = time.perf_counter() - started
-        cpu = str(own_cpu())
+        started = time.monotonic()
+        try:
+            result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
+        finally:
+            pending.here = started, time.monotonic()
+        seconds, cpu = pending.here[1] - started, str(own_cpu())
         return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail, cpu=cpu)
 
     @staticmethod
@@ -404,6 +407,8 @@ class Settler:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
+        ended = time.monotonic()
+        pending.here = ended - load_s, ended
         seconds, own, made_for = stored.meta.get("compile_s"), own_cpu(), made_for_cpu(stored.meta)
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from farm.job.key import CompileKey
 from farm.job.messages import Busy, Cancelled, FinalAnswer, Job, StoreTrimmed
 from farm.pool.instructions import Called, Waited
-from farm.pool.ticket import Ticket
+from farm.pool.ticket import Attempt, AttemptEnd, Ticket
 from farm.reasons import MissReason
 from farm.store.artifact import Artifact, BytesSource, Digest, Miss, Stored, encode, read
 
@@ -174,8 +174,10 @@ class InlinePool:
 
 
 def _do(ticket: Ticket) -> None:
-    ticket.sent_at = time.monotonic()
-    ticket.finish(_answer(pickle.loads(ticket.job.payload)))
+    ticket.attempts.append(Attempt(None, time.monotonic()))
+    answer = _answer(pickle.loads(ticket.job.payload))
+    ticket.end_attempt(AttemptEnd.ANSWERED)
+    ticket.finish(answer)
 
 
 def _answer(order: "Order | object") -> FinalAnswer:

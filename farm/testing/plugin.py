@@ -96,6 +96,7 @@ class Plugin:
             if isinstance(farm, Farm) and not farm.closed and not farm.wait(WAIT_S):
                 pytest.fail(f"a compile of this test has not ended within {WAIT_S:g} s: {farm!r}", pytrace=False)
             if isinstance(farm, Farm):
+                farm.requests.wait_until_told(WAIT_S)
                 farm.record.listeners.flush()
         compiled = [text for text, _ in self.compiles.made[before:]]
         if compiled:
@@ -112,6 +113,7 @@ class Plugin:
         for farm in ends.farms():
             if isinstance(farm, Farm) and not farm.closed:
                 farm.wait(WAIT_S)
+                farm.requests.wait_until_told(WAIT_S)
                 farm.record.listeners.flush()
         self._stop_watching()
         output = getattr(self.config, "workeroutput", None)
