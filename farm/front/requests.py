@@ -6,8 +6,9 @@ Whoever sees an entry in progress finds its pending here, and can wait for it, i
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from farm.errors import FarmClosed
 from farm.front.pending import Asked, Pending
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
     from farm.front.settle import Settler
     from farm.store.artifact import Stored
+
+TICK_S: Final = 0.002
+"""How often it is looked whether listeners were told: that takes less than this, once it is their turn."""
 
 
 class Requests:
@@ -61,6 +65,15 @@ class Requests:
         """Every compile that is under way now, in the order in which they were asked for."""
         with self._lock:
             return tuple(self._pending.values())
+
+    def wait_until_told(self, timeout_s: float) -> bool:
+        """Listeners hear of what is settled a moment after whoever waits for it. False if the time passed before."""
+        end = time.monotonic() + timeout_s
+        while any(pending.ended for pending in self.all()):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(TICK_S)
+        return True
 
     def of(self, entry: Entry[Types, Any]) -> Pending | None:
         """The compile of an entry, if it is under way."""
