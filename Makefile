@@ -6,13 +6,14 @@ EDITS ?= 3000
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-CODE := farm tests tools
+CODE := farm tests tools docs
 
 # A stamp is newer than pyproject.toml once everything that it asks for is installed.
 DEV := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
+DOCS := $(VENV)/.installed-docs
 
-.PHONY: setup test check bench stress attacks demo clean
+.PHONY: setup test check bench stress attacks browser demo docs clean
 
 setup: $(DEV)
 
@@ -25,6 +26,10 @@ $(DEV): pyproject.toml | $(BIN)/python
 
 $(DEMO): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[demo]'
+	touch $@
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 # Side by side on as many processors as there are, up to four: more would want more memory than most machines have.
@@ -49,8 +54,19 @@ stress: $(DEV)
 attacks: $(DEV)
 	$(BIN)/python tests/attacks/run.py --write
 
+# The page that farm.report writes, in a headless Chromium; `make test` does it too where there is one.
+browser: $(DEV)
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+	  || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
+	  || { echo "make browser needs Chromium: apt-get install chromium"; exit 1; }
+	$(BIN)/python tests/browser/check_report.py
+
 demo: $(DEMO)
 	$(BIN)/python tools/demo.py
+
+# The pages, in build/docs. Their examples are run by the tests; here a reference that leads nowhere is an error.
+docs: $(DOCS)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,11 +22,13 @@ from farm.observe.stats import FunctionStats, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from os import PathLike
     from pathlib import Path
 
     from farm.front.batch import Progress, Report
     from farm.front.prewarm import PrewarmReport, Tell
     from farm.front.recording import Recording
+    from farm.front.report import Report as Timeline
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
@@ -36,6 +38,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "record",
     "prewarm",
     "explain",
+    "report",
     "start",
     "wait",
     "stats",
@@ -121,6 +124,19 @@ def explain(function: Any, *arguments: Any) -> str:
     from farm.front.explain import explain
 
     return explain(function, *arguments)
+
+
+def report(path: "str | PathLike[str]", *more_paths: "str | PathLike[str]", farm: Farm | None = None) -> "Timeline":
+    """Record what a farm does from now on, the default one if none is given, and write it to these files at the end.
+
+    A name that ends in .json gets a trace for chrome://tracing or Perfetto, any other a page of HTML. The end is that
+    of a `with` block, `.stop()`, or that of the program, also by sys.exit or an exception.
+
+    Raises FileNotFoundError if there is no such directory; at the end OSError, or a warning at the program's end.
+    """
+    from farm.front.report import Report
+
+    return Report(farm or default_farm(), (path, *more_paths))
 
 
 def start() -> None:

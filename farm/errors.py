@@ -9,6 +9,7 @@
     |-- NotShippable                        nobody's: the function compiles in the front instead
     |-- StoreRefused                        the machine's: the cache directory is not private
     |   `-- SigningKeyRefused               the machine's: the key file is not private, or is no key
+    |-- BundleRefused                       yours: a file of artifacts is none, or is damaged
     |-- PoolUnavailable                     ours or the machine's: no worker processes
     |-- FarmClosed                          yours: used after close()
     |-- ManifestError         (ValueError)  yours: a file that is no manifest, or of a newer version
@@ -132,6 +133,17 @@ class SigningKeyRefused(StoreRefused):
 
     def __str__(self) -> str:
         return f"signing key file {self.path} refused: {self.problem}; {self.remedy}"
+
+
+class BundleRefused(FarmError):
+    """A bundle of artifacts cannot be read, from here on: `problem` says why. What was read before it is good."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class PoolUnavailable(FarmError):

@@ -17,6 +17,7 @@ RANKS = [
     {"front"},
     {"jit"},
     {"enable"},
+    {"testing"},
     {"tools"},
 ]
 LINES_MAX = 500
@@ -80,6 +81,11 @@ def test_only_port_touches_private_parts_of_numba(path: Path) -> None:
 def test_only_tools_knows_the_command_line(path: Path) -> None:
     found = {target for target in imports(path) if target.split(".")[0] in {"click", "rich"}}
     assert not found or room(module_name(path)) == "tools", f"{path} imports {found}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_only_the_plugin_knows_pytest(path: Path) -> None:
+    assert "pytest" not in imports(path) or module_name(path) == "farm.testing.plugin"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)

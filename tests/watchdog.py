@@ -100,9 +100,12 @@ def pools_of(one: Any) -> list[Pool]:
 
 def threads_of(one: Any) -> set[threading.Thread | None]:
     """The threads of a farm."""
-    return (
-        set() if one._settler is None else {one._settler.installer._thread, *(pool._thread for pool in pools_of(one))}
-    )
+    found = {pool._thread for pool in pools_of(one)}
+    if one._settler is not None:
+        found.add(one._settler.installer._thread)
+    if one._bulletin is not None:
+        found.add(one._bulletin._thread)
+    return found
 
 
 def processes_of(one: Any) -> set[int | None]:

@@ -8,6 +8,8 @@ from farm.tools.doctor import doctor
 from farm.tools.manifest import manifest
 from farm.tools.prewarm import prewarm
 from farm.tools.run import run
+from farm.tools.top import top
+from farm.tools.why import why_command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,6 +23,8 @@ def main() -> None:
 
 main.add_command(cache)
 main.add_command(doctor)
+main.add_command(top)
 main.add_command(manifest)
 main.add_command(prewarm)
 main.add_command(run)
+main.add_command(why_command)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from farm.errors import UnknownSettingWarning
 from farm.front.farm import Farm
@@ -24,7 +24,7 @@ COMPILE_S: Final = 60.0
 """A guess: starting the first worker is given up after 10 s, and on a busy machine compiling takes as long again."""
 OTHER_PROCESS_S: Final = 20.0
 """A guess: starting an interpreter takes 0.1 s where the disk is not busy."""
-TRIAL_SETTINGS: Final = {
+TRIAL_SETTINGS: Final[dict[str, Any]] = {
     "mode": "async",
     "fallback": "python",
     "on_error": "raise",

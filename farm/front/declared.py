@@ -46,16 +46,20 @@ class Declared:
         """The declared types that a call with these types uses. Raises TypeError as numba does: none, or two."""
         return choose_declared(self._dispatcher, self.signatures, arguments)
 
+    def returns(self, arguments: Types) -> Any | None:
+        """The return type that these types are declared with, or None."""
+        return dict(self.signatures).get(arguments)
+
     def fallback(self, arguments: Types) -> Callable[..., Any]:
         """What runs the fallback for a call that was given these declared types.
 
         It runs on the numbers that the arguments convert to, and gives a number as the declared return type has it.
         """
-        return partial(self._run_body, arguments)
+        return partial(self._run_body, self._dispatcher.body, arguments)
 
-    def _run_body(self, arguments: Types, *folded: Any) -> Any:
-        result = self._dispatcher.run_body(*converted(folded, arguments))
-        return_type = next(kind for declared, kind in self.signatures if declared == arguments)
+    def _run_body(self, body: Callable[..., Any], arguments: Types, *folded: Any) -> Any:
+        result = body(*converted(folded, arguments))
+        return_type = self.returns(arguments)
         return result if return_type is None else converted((result,), (return_type,))[0]
 
     def close_list_if_complete(self) -> None:

@@ -127,13 +127,13 @@ class FarmDispatcher(HookedDispatcher):
         return self._fallback(arguments)
 
     def _fallback(self, arguments: Types) -> Callable[..., Any]:
-        return self.declared.fallback(arguments) if self.declared else self.run_body
+        return self.declared.fallback(arguments) if self.declared else self.body
 
     def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
         """These values cannot be literals, or the declared types are none."""
         if self.mode_now is CompileMode.STRICT:
             raise force_literals(self, wanted.positions)
-        return self.run_body
+        return self.body
 
     def _arguments(self, folded: tuple[Any, ...]) -> Types:
         """The types under which the table knows this call: declared ones, or literal ones where numba wants those."""
@@ -177,16 +177,30 @@ class FarmDispatcher(HookedDispatcher):
             if time.perf_counter() - started > SLOW_BODY_S:
                 self._note_slow_body()
 
+    @property
+    def body(self) -> Callable[..., Any]:
+        """What runs the fallback: with a watch over it while somebody wants to know how long that takes."""
+        return self.run_watched if self.farm().record.watches else self.run_body
+
+    def run_watched(self, *folded: Any) -> Any:
+        """`run_body`, timed for whoever wants to know."""
+        watches = self.farm().record.watches
+        for watch in watches:
+            watch.enter()
+        try:
+            return self.run_body(*folded)
+        finally:
+            for watch in watches:
+                watch.leave(self.label)
+
     def _note_slow_body(self) -> None:
         if self.fallback_kind is not Fallback.AUTO:
             return
         with self._lock:  # no shortcut is added afterwards
             known, self.body_is_slow = self.body_is_slow, True
-            arguments_with_shortcuts = list(self._tallies)
         if known:
             return
-        for arguments in arguments_with_shortcuts:
-            self.drop_shortcuts(arguments)
+        self.drop_all_shortcuts()
         self.warn(
             f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
             f"compile. Say fallback='wait' to wait from the start, or fallback='python' never to wait.",
@@ -243,7 +257,7 @@ class FarmDispatcher(HookedDispatcher):
         mark = fingerprint(folded)
         if mark is None or self.waits or self.farm().record.profiler.may_become_megamorphic(self.identity):
             return
-        arguments = pending.entry.key
+        arguments, watches = pending.entry.key, self.farm().record.watches
         body, tally = self._fallback(arguments), Tally()
 
         def shortcut() -> Callable[..., Any]:
@@ -256,6 +270,15 @@ class FarmDispatcher(HookedDispatcher):
             if not pending.settled and not self.body_is_slow and mark not in self.shortcuts:
                 self._tallies.setdefault(arguments, []).append((mark, tally))
                 self.shortcuts[mark] = shortcut
+        if self.farm().record.watches is not watches:  # they changed meanwhile, and this one was not there yet
+            self.drop_shortcuts(arguments)
+
+    def drop_all_shortcuts(self) -> None:
+        """Calls are asked about again: what they run has changed."""
+        with self._lock:
+            known = list(self._tallies)
+        for arguments in known:
+            self.drop_shortcuts(arguments)
 
     def drop_shortcuts(self, arguments: Types) -> None:
         """The compile of these types is over: its calls are asked about again."""

@@ -4,7 +4,8 @@ import atexit
 import functools
 import time
 import weakref
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from farm.config import Config
 
@@ -22,12 +23,23 @@ class Closes(Protocol):
 
 
 _farms: "weakref.WeakSet[Closes]" = weakref.WeakSet()
+_watchers: list[Callable[[Any], None]] = []
 _exits = False
 
 
 def remember(farm: Closes) -> None:
     """This farm is one of the process's, for as long as anybody uses it."""
     _farms.add(farm)
+    for watcher in _watchers:
+        watcher(farm)
+
+
+def watch(watcher: Callable[[Any], None]) -> Callable[[], None]:
+    """Call this with every farm there is and with each that is made; gives what ends it."""
+    _watchers.append(watcher)
+    for farm in farms():
+        watcher(farm)
+    return lambda: _watchers.remove(watcher)
 
 
 def farms() -> tuple[Closes, ...]:

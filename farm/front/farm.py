@@ -38,7 +38,10 @@ from farm.port.target import caller_flags, own_cpu, settings
 from farm.reasons import DegradedReason
 
 if TYPE_CHECKING:
+    from farm.front.bulletin import Bulletin
     from farm.front.settle import Settler
+    from farm.front.supply import JobTaker, Keeps
+    from farm.observe.fallbacks import Watch
 
 
 class Farm:
@@ -46,23 +49,30 @@ class Farm:
 
     Starts no process and no thread before the first compile. Use it as a context manager, or `close` it:
     compiled functions stay, everything else then runs in Python.
+
+    Parameters
+    ----------
+    pool, store
+        For tests: what to use in place of worker processes and of the cache directory. See `farm.testing`.
     """
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, pool: "JobTaker | None" = None, store: "Keeps | None" = None, **settings: object) -> None:
+        self._given: Final = (pool, store)
         self.config = Config.from_environment().with_changes(**settings)
         self._reset()
-        self.record: Final = Record(lambda: self.config, self._limits())
+        self.record: Final = Record(lambda: self.config, self._limits(), self._note_news)
         self.requests: Final = Requests(self.record, self.settler, lambda: self.works, self._ask_again)
         self._dispatchers: weakref.WeakSet[FarmDispatcher] = weakref.WeakSet()
         self._apply_log_level(LogLevel.WARNING)
-        ends.remember(self)
+        ends.remember(self)  # last: it is told to whoever watches
 
     def _reset(self) -> None:
-        # Guards _settler, _dispatchers and _closed. Nothing that blocks is done with it held.
+        # Guards _settler, _bulletin, _dispatchers and _closed. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
         # Held around reading `config`, changing the copy and putting it back. The others may be taken inside it.
         self._configuring = threading.RLock()
         self._settler: Settler | None = None
+        self._bulletin: Bulletin | None = None
         self._closed = False
         self._forked_unlocked = False
 
@@ -108,9 +118,18 @@ class Farm:
 
     def stats(self) -> Stats:
         """The counters as they are now."""
+        self.gather_calls()
+        return self.record.counters.stats(self.pending_now)
+
+    def gather_calls(self) -> None:
+        """Count the calls by shortcut that were not counted yet."""
         for dispatcher in self.dispatchers():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
-        return self.record.counters.stats(sum(not one.ended for one in self.requests.all()))
+
+    @property
+    def pending_now(self) -> int:
+        """How many compiles are under way."""
+        return sum(not one.ended for one in self.requests.all())
 
     def add_listener(self, listener: Listener) -> None:
         """From now on call `listener.on_event(event)` with the events of `farm.observe.events`."""
@@ -139,6 +158,8 @@ class Farm:
         self.record.profiler.limits = self._limits()
         if settler is not None:
             settler.supply.forget_store()
+        if not changed.publish_status:
+            self._withdraw()
 
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once.
@@ -185,7 +206,37 @@ class Farm:
             settler.close(self.config.exit_grace_s if grace_s is None else grace_s)
         for dispatcher in self.dispatchers():
             dispatcher.table.finalize()
+        self._withdraw()
         self.record.listeners.flush()
+
+    # -- what others see ---------------------------------------------------------------------------------
+
+    def watch_fallbacks(self, watch: "Watch", *, over: bool = False) -> None:
+        """From now on tell this watch of every fallback that runs; `over`: no more."""
+        with self._lock:
+            others = tuple(one for one in self.record.watches if one is not watch)
+            self.record.watches = others if over else (*others, watch)
+        for dispatcher in self.dispatchers():  # a shortcut keeps what it led to when it was made
+            dispatcher.drop_all_shortcuts()
+
+    def _note_news(self) -> None:
+        """Something has changed: it is published soon, by a thread of its own."""
+        if self._settler is None or self._closed or not self.config.publish_status:
+            return
+        bulletin = self._bulletin
+        if bulletin is None:
+            from farm.front.bulletin import Bulletin
+
+            made = Bulletin(self)
+            with self._lock:
+                bulletin = self._bulletin = self._bulletin or made
+        bulletin.news()
+
+    def _withdraw(self) -> None:
+        with self._lock:
+            bulletin, self._bulletin = self._bulletin, None
+        if bulletin is not None:
+            bulletin.close()
 
     # -- the call path -----------------------------------------------------------------------------------
 
@@ -200,7 +251,7 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             try:
-                result = self._result_of_any_farm(dispatcher, entry, None)
+                result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
             except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
@@ -212,6 +263,8 @@ class Farm:
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
+            if isinstance(state.origin, Origin) and state.origin.source is Source.STORE:
+                self.record.counters.count(Count.FALLBACK_AVOIDED, dispatcher.label)
             return code
         if state.error is not None:
             self._report_failure(dispatcher, entry, state.error)
@@ -238,15 +291,15 @@ class Farm:
             verdicts.append(self.record.profiler.should_compile(dispatcher.identity, mode, requests, slot))
             return verdicts[0].compiles
 
-        pending = self.requests.take(dispatcher, entry, None, decide, slot, waited=mode is CompileMode.STRICT)
+        # Declared ones are queued at decoration, unless the farm was off then.
+        returns = dispatcher.declared.returns(entry.key)
+        strict = mode is CompileMode.STRICT
+        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=strict, by_call=not strict)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
-        if pending is not None:
-            if mode is not CompileMode.STRICT:
-                self.settler().settle_if_free(pending)
-        elif not verdicts:
+        if pending is None and not verdicts:
             self._note_call_of_pending(dispatcher, entry)
-        elif entry.take_look():
+        elif pending is None and entry.take_look():
             self._load_past_the_limits(dispatcher, entry)
 
     def _note_call_of_pending(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
@@ -257,11 +310,10 @@ class Farm:
 
     def _load_past_the_limits(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
         """No compile now, says the policy. What the store has is loaded all the same."""
-        found = self.settler().stored(dispatcher, entry.key)
+        returns = dispatcher.declared.returns(entry.key)
+        found = self.settler().stored(dispatcher, entry.key, returns)
         if found is not None:
-            pending = self.requests.take(dispatcher, entry, None, found=found)
-            if pending is not None:
-                self.settler().settle_if_free(pending)
+            self.requests.take(dispatcher, entry, returns, found=found, by_call=True)
 
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
@@ -355,7 +407,7 @@ class Farm:
             from farm.front.settle import Settler
 
             ends.close_all_at_exit()
-            made = Settler(lambda: self.config, self.record, self.requests.forget)
+            made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)
             with self._lock:
                 settler = self._settler = self._settler or made
             self.record.profiler.limits = self._limits()

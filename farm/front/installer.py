@@ -19,10 +19,13 @@ class Installer:
     ----------
     settle
         What is done with a pending whose answer is there.
+    between
+        Called between arrivals; gives after how many seconds it wants to be called again though nothing has arrived.
     """
 
-    def __init__(self, settle: Callable[[Pending], None]) -> None:
+    def __init__(self, settle: Callable[[Pending], None], between: Callable[[], float | None] = lambda: None) -> None:
         self._settle = settle
+        self._between = between
         self._arrived: queue.SimpleQueue[Pending | Callable[[], None] | None] = queue.SimpleQueue()
         # Guards _thread, _stopped and _ended. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
@@ -89,8 +92,19 @@ class Installer:
                 LOG.exception("installing %s failed", getattr(arrival, "label", "nothing"))
 
     def _next_arrival(self) -> Pending | Callable[[], None] | None:
+        try:
+            pause_s = self._between()
+        except Exception:
+            pause_s = None
+            LOG.exception("what is done between arrivals failed")
         launch.leave_signals_to_others()
         try:
-            return self._arrived.get()  # no bound: a daemon, and `end` sends the None
+            return self._arrived.get(timeout=pause_s)  # no bound: a daemon, and `end` sends the None
+        except queue.Empty:
+            return _nothing
         finally:
             launch.take_signals()
+
+
+def _nothing() -> None:
+    """What has arrived when only time has passed."""

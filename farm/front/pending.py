@@ -86,6 +86,8 @@ class Pending:
     slot: object | None
     """What it holds of the limit on running compiles; None if it holds nothing."""
     batch: bool
+    by_call: bool = False
+    """Whether a call asked, which can run machine code at once if the store has it."""
     answer: "Future[FinalAnswer]" = field(default_factory=SteadyFuture)
     """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
     key: "CompileKey | None" = None
@@ -107,6 +109,8 @@ class Pending:
     """Whether the start of the load was told. Guarded by the settler's lock."""
     claim: object | None = None
     """Belongs to whoever settles it, once there is somebody."""
+    here: tuple[float, float] | None = None
+    """When this process compiled it, or loaded it: from and to, in time.monotonic seconds."""
     origin: "Origin | None" = None
     """How its machine code was obtained, once it is."""
     ended: bool = False

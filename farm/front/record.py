@@ -20,6 +20,7 @@ from farm.reasons import DegradedReason, MissReason
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
     from farm.job.key import CompileKey
+    from farm.observe.fallbacks import Watch
 
 _REMEDIES: Final = {
     DegradedReason.DISK_FULL: "free some space, or set FARM_CACHE_DIR to a directory on another disk",
@@ -39,10 +40,15 @@ class Record:
     ----------
     config
         Gives the settings as they are now.
+    news
+        Called when something has changed that others may look at.
     """
 
-    def __init__(self, config: Callable[[], Config], limits: Limits) -> None:
+    def __init__(self, config: Callable[[], Config], limits: Limits, news: Callable[[], None] = lambda: None) -> None:
         self._config = config
+        self.news = news
+        self.watches: tuple[Watch, ...] = ()
+        """Who wants to know how long fallbacks run; replaced as a whole."""
         self.counters = Counters()
         self.profiler = Profiler(limits)
         self._warned_of: set[Hashable] = set()
@@ -50,6 +56,7 @@ class Record:
 
     def tell_started(self, pending: Pending) -> None:
         """It was handed over. Not before: a listener may wait for it."""
+        self.news()
         dispatcher, arguments = pending.dispatcher, pending.entry.key
         if self.listeners.hears:
             from farm.observe import events  # not before anybody listens
@@ -60,6 +67,7 @@ class Record:
 
     def call_in_python(self, dispatcher: "FarmDispatcher") -> None:
         """A call runs its fallback."""
+        self.news()
         self.counters.count(Count.FALLBACK_CALLS, dispatcher.label)
 
     def calls_by_shortcut(self, dispatcher: "FarmDispatcher", calls: int) -> None:
@@ -129,9 +137,19 @@ class Record:
             load_time_s=origin.load_s,
             worker=ticket.worker_pid if ticket is not None and origin.source is Source.WORKER else None,
             artifact_bytes=origin.artifact_bytes,
+            saved_s=origin.compile_s if origin.source is Source.STORE and not self._config().verify else 0.0,
             cpu=origin.cpu,
         )
         self.listeners.emit(lambda: event)
+
+    def job_ended(self, pending: Pending) -> None:
+        """What the pool made of it, if it was asked: told to the listeners, outside all locks."""
+        if self.listeners.hears and pending.ticket is not None:
+            from farm.front.spans import job_ended
+
+            event = job_ended(pending, pending.ticket)
+            if event is not None:
+                self.listeners.emit(lambda: event)
 
     def _tell_origin(self, pending: Pending, origin: Origin) -> None:
         from farm.observe import events
@@ -140,8 +158,14 @@ class Record:
         reason, key = origin.refusal, pending.key
         if origin.source is Source.LOCAL:
             if reason is not None:
+                began_at, ended_at = pending.here or (0.0, 0.0)
                 event: events.Event = events.CompiledLocally(
-                    function=function, signature=signature, reason=reason, detail=origin.detail
+                    function=function,
+                    signature=signature,
+                    reason=reason,
+                    detail=origin.detail,
+                    began_at=began_at,
+                    ended_at=ended_at,
                 )
                 self.listeners.emit(lambda: event)
         elif key is not None:
@@ -151,6 +175,7 @@ class Record:
                 key=key.hex,
                 load_time_s=origin.load_s,
                 artifact_bytes=origin.artifact_bytes,
+                ended_at=0.0 if pending.here is None else pending.here[1],
                 cpu=origin.cpu,
             )
             self.listeners.emit(lambda: loaded)
@@ -174,9 +199,14 @@ class Record:
         if self.listeners.hears:
             from farm.observe import events
 
+            began_at, ended_at = pending.here or (None, None)
             self.listeners.emit(
                 lambda: events.CompileFailed(
-                    function=label, signature=pending.dispatcher.types_label(pending.entry.key), error=error
+                    function=label,
+                    signature=pending.dispatcher.types_label(pending.entry.key),
+                    error=error,
+                    began_at=began_at,
+                    ended_at=ended_at,
                 )
             )
 
@@ -234,6 +264,7 @@ class Record:
 
     def reset_in_child(self) -> None:
         """In a forked child: no lock is held and nothing is in progress."""
+        self.watches = ()  # the parent's
         self.counters.reset_in_child()
         self.profiler.reset_in_child()
         self.listeners.reset_in_child()

@@ -38,7 +38,7 @@ from farm.front.installer import Installer
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
-from farm.front.supply import Supply
+from farm.front.supply import JobTaker, Keeps, Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
@@ -70,14 +70,23 @@ class Settler:
         Gives the settings as they are now.
     on_settled
         Told of every pending that has been settled, outside all locks.
+    pool, store
+        Used in place of worker processes and of the cache directory, if they are given.
     """
 
-    def __init__(self, config: Callable[[], Config], record: Record, on_settled: Callable[[Pending], None]) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        record: Record,
+        on_settled: Callable[[Pending], None],
+        pool: JobTaker | None = None,
+        store: Keeps | None = None,
+    ) -> None:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self.installer: Final = Installer(self.settle)
-        self.supply: Final = Supply(record, later=self.installer.later)
+        self.installer: Final = Installer(self.settle, lambda: self.supply.usage.pause_s())
+        self.supply: Final = Supply(record, later=self.installer.later, given_pool=pool, given_store=store)
         # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
         # held.
         self._lock = threading.RLock()
@@ -86,12 +95,12 @@ class Settler:
 
     # -- handing over ----------------------------------------------------------------------------------
 
-    def stored(self, dispatcher: Any, arguments: Any) -> Stored | None:
+    def stored(self, dispatcher: Any, arguments: Any, return_type: Any | None) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(self._functor(dispatcher, arguments, None))
+            found = self._look_up(self._functor(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
@@ -135,10 +144,17 @@ class Settler:
         self._deliver(pending)
 
     def _deliver(self, pending: Pending) -> None:
-        """From here on the installer settles it, unless somebody waits for it and comes first."""
+        """From here on the installer settles it, unless somebody waits for it and comes first.
+
+        A call settles what the store had before the installer hears of it. That thread would come first as often as
+        not, and the call would run in Python though its code was there.
+        """
         self._record.tell_started(pending)
         self.installer.start()
-        pending.when_answered(self.installer.arrive)
+        if pending.by_call:
+            self._settle_if_free(pending)
+        if not pending.settled:
+            pending.when_answered(self.installer.arrive)
 
     @staticmethod
     def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
@@ -189,7 +205,7 @@ class Settler:
 
     # -- settling --------------------------------------------------------------------------------------
 
-    def settle_if_free(self, pending: Pending) -> None:
+    def _settle_if_free(self, pending: Pending) -> None:
         """Settle now if nobody compiles and nothing has to be compiled: a call whose code is in the store runs it.
 
         What this process compiles itself is the installer's: the call does not wait for it.
@@ -283,6 +299,7 @@ class Settler:
         return origin, profile
 
     def _tell(self, pending: Pending, outcome: Outcome) -> None:
+        self._record.job_ended(pending)
         if isinstance(outcome, tuple):
             self._record.finished(pending, *outcome)
         elif not isinstance(outcome, _NO_FAILURE):
@@ -315,10 +332,12 @@ class Settler:
                 raise AssertionError("a compile is not answered by a trim")
 
     def _compile_pending(self, pending: Pending, reason: RefusalReason, detail: str) -> tuple[Any, Origin]:
-        started = time.perf_counter()
-        result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
-        seconds = time.perf_counter() - started
-        cpu = str(own_cpu())
+        started = time.monotonic()
+        try:
+            result = self.compile_here(pending.dispatcher, pending.entry.key, pending.return_type, pending.caller_flags)
+        finally:
+            pending.here = started, time.monotonic()
+        seconds, cpu = pending.here[1] - started, str(own_cpu())
         return result, Origin(source=Source.LOCAL, compile_s=seconds, refusal=reason, detail=detail, cpu=cpu)
 
     @staticmethod
@@ -356,6 +375,7 @@ class Settler:
             return self._ask_for_bytes(pending, built)
         if pending.stored is None:
             pending.stored = stored
+            self.supply.keep(built, stored)
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
         pending.unpack_s = time.perf_counter() - started
@@ -391,6 +411,8 @@ class Settler:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
+        ended = time.monotonic()
+        pending.here = ended - load_s, ended
         seconds, own, made_for = stored.meta.get("compile_s"), own_cpu(), made_for_cpu(stored.meta)
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
@@ -430,6 +452,7 @@ class Settler:
         self.installer.stop_intake()
         self.supply.close(grace_s)
         self.installer.end(grace_s)
+        self.supply.usage.write()
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

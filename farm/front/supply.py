@@ -9,23 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from farm.config import Config, worker_environment
 from farm.errors import NotShippable, StoreRefused
 from farm.front.record import Record
+from farm.front.usage import UsageReport
 from farm.job.functor import front_paths
 from farm.job.key import CompileKey
-from farm.job.messages import FinalAnswer, Job, StoreTrimmed
+from farm.job.messages import Built, FinalAnswer, Job, StoreTrimmed
 from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
 from farm.pool.task import TrimOrder
-from farm.pool.ticket import PoolEvent, PoolEventKind
+from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket, WorkerView
 from farm.port.load import LoadRefused, require_cpu
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, MissReason, RefusalReason
-from farm.store.artifact import Miss, Stored
+from farm.store.artifact import Artifact, Miss, Stored
 from farm.store.disk import DiskStore, StoreSettings
 
 PRELOAD: Final = "farm.port.warm:warm"
@@ -38,16 +39,51 @@ TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
 """Every job has a key; this one names no artifact."""
 
 
+class JobTaker(Protocol):
+    """What takes jobs: a pool of workers, or what a test has in its place."""
+
+    def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
+        """Queue a job; never raises."""
+
+    def start(self) -> None:
+        """Make ready for the first job."""
+
+    def close(self, grace_s: float) -> None:
+        """Answer what is queued, and take no more."""
+
+
+class Keeps(Protocol):
+    """What keeps artifacts: a directory, or what a test has in its place."""
+
+    def get(self, key: CompileKey) -> Stored | Miss:
+        """The artifact under a key."""
+
+    def contains(self, key: CompileKey) -> bool:
+        """Whether there is something under a key."""
+
+    def put(self, artifact: Artifact) -> object:
+        """Keep an artifact."""
+
+
 class Supply:
-    """The pool and the store of one farm, for as long as its settings stay as they are."""
+    """The pool and the store of one farm, for as long as its settings stay as they are.
+
+    Parameters
+    ----------
+    given_pool, given_store
+        Used in place of worker processes and of the cache directory.
+    """
 
     def __init__(
         self,
         record: Record,
         chance: Callable[[], float] = random.random,
         later: Callable[[Callable[[], None]], None] = lambda tell: tell(),
+        given_pool: JobTaker | None = None,
+        given_store: Keeps | None = None,
     ) -> None:
         self._record = record
+        self._given_pool, self._given_store = given_pool, given_store
         self._later = later
         self._chance = chance
         # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
@@ -65,6 +101,7 @@ class Supply:
         self._settings_number = 0
         self._closed = False
         self._allowed: int | None = None
+        self.usage: Final = UsageReport(record.counters, lambda: self._store)
 
     def __repr__(self) -> str:
         return ", ".join(map(repr, self._all_pools())) or "no pool yet"
@@ -109,20 +146,23 @@ class Supply:
                     self._store, self._store_opened = store, True
         # Outside both locks: a listener that hears of it may change a setting.
         for one in () if store is None else store.problems:
-            self._tell(one, "a lower cache directory is left out")
+            remedy = "let this user read it (chmod -R go+rX), or take it out of FARM_LOWER_CACHE_DIRS"
+            self._tell(one, "a lower cache directory is left out", remedy)
         if problem is not None:
             self._tell(problem, f"nothing is stored in {config.cache_dir}")
         return store
 
-    def _tell(self, problem: Exception, consequence: str) -> None:
+    def _tell(
+        self, problem: Exception, consequence: str, remedy: str = "set FARM_CACHE_DIR to a directory of yours"
+    ) -> None:
         refused = isinstance(problem, StoreRefused)
         reason = DegradedReason.STORE_REFUSED if refused else DegradedReason.STORE_UNREADABLE
-        text = str(problem) if refused else f"{consequence}: {problem}; set FARM_CACHE_DIR to a directory of yours"
+        text = str(problem) if refused else f"{consequence}: {problem}; {remedy}"
         self._record.degraded(reason, text, warning=text)
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
         """The artifact in the store, a miss that is counted, or None if there is no store."""
-        store = self.store(config)
+        store = self._given_store or self.store(config)
         if store is None:
             return None
         found = store.get(key)
@@ -132,7 +172,7 @@ class Supply:
 
     def look_further(self, config: Config, others: Iterable[CompileKey]) -> Stored | None:
         """The first of these artifacts that the store has and this CPU can run. That one is not there is no miss."""
-        store = self.store(config)
+        store = self._given_store or self.store(config)
         if store is None:
             return None
         for key in others:
@@ -145,17 +185,28 @@ class Supply:
         return None
 
     def store_settings(self, config: Config) -> StoreSettings | None:
-        """What a worker opens the same store with; None if there is no store."""
+        """What a worker opens the same store with; None if there is none that it can open."""
+        if self._given_store is not None:
+            return None
         store = self.store(config)
         return None if store is None else StoreSettings.of(config, store.root)
 
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
+        self.usage.write()
         with self._lock:
             self._store, self._store_opened = None, False
             self._settings_number += 1
 
-    def pool(self, config: Config, numbas: Mapping[str, Plain]) -> Pool:
+    def keep(self, built: Built, stored: Stored) -> None:
+        """What came over the pipe goes into the store that was given, which workers cannot open."""
+        if self._given_store is None or built.inline is None:
+            return
+        artifact = stored.artifact()
+        if isinstance(artifact, Artifact):
+            self._given_store.put(artifact)
+
+    def pool(self, config: Config, numbas: Mapping[str, Plain]) -> JobTaker:
         """The pool whose processes compile under these settings of numba's.
 
         Raises NotShippable(NO_POOL) once the supply is closed.
@@ -164,6 +215,8 @@ class Supply:
         with self._lock:
             if self._closed:
                 raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
+            if self._given_pool is not None:
+                return self._given_pool
             pool = self._pools.get(built_with)
             if pool is None:
                 made = Pool(
@@ -185,6 +238,7 @@ class Supply:
 
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
+        self._record.news()
         if event.kind is PoolEventKind.FOREMAN_LOST:
             self.note_degraded(DegradedReason.FOREMAN_LOST, event.detail)
         elif event.kind is PoolEventKind.WORKER_RECYCLED:
@@ -192,6 +246,11 @@ class Supply:
         elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
             with self._lock:
                 self._dead.append(event.worker_pid)
+
+    def look(self) -> tuple[list[WorkerView], list[str]]:
+        """The workers of all pools as they are now, and the labels of the jobs that wait for one."""
+        seen = [pool.look() for pool in self._all_pools()]
+        return [one for workers, _ in seen for one in workers], [label for _, labels in seen for label in labels]
 
     def take_dead(self) -> tuple[int, ...]:
         """Workers that ended in the middle of a job since the last time this was asked."""
@@ -228,7 +287,7 @@ class Supply:
         end = time.monotonic() + grace_s
         with self._lock:
             self._closed = True
-        for pool in self._all_pools():
+        for pool in self._all_pools() if self._given_pool is None else [self._given_pool]:
             pool.close(max(0.0, end - time.monotonic()))
 
 

@@ -7,7 +7,7 @@ refuses on a difference: the code on that side's disk may be newer than the code
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -37,6 +37,8 @@ class Rebuilt:
     caller_flags: Any | None
     with_extensions: bool
     """Whether numba extensions of others can take part: then a failure here may be this side's alone."""
+    parts: Mapping[str, bytes]
+    """What the key covers, by label."""
 
     @property
     def function(self) -> str:
@@ -97,13 +99,14 @@ class CompileFunctor:
             _repeat(kind, content)
         _require_one_set_of_extensions()
         reached = reach(dispatcher, (arguments, return_type))
-        found = _key(reached, dispatcher, target.settings(), self.caller_flags)
+        parts = _parts(reached, dispatcher, target.settings(), self.caller_flags)
+        found = CompileKey.from_parts(parts)
         if found != self.key:
             raise NotShippable(RefusalReason.KEY_MISMATCH, f"part {found.first_difference(self.key)!r} differs")
         unknown = missing_symbols(list(reached.symbols))
         if unknown:  # LLVM ends the process that links an unknown symbol
             raise NotShippable(RefusalReason.EXTENSION_NOT_SHIPPABLE, f"external function {unknown[0]}")
-        return Rebuilt(dispatcher, arguments, return_type, self.caller_flags, bool(reached.registrations))
+        return Rebuilt(dispatcher, arguments, return_type, self.caller_flags, bool(reached.registrations), parts)
 
     def __call__(self) -> Parts:
         """Rebuild and compile."""
@@ -129,7 +132,7 @@ def make_functor(
         (*plan.imports, *reached.imports),
         plan.named,
     )
-    key = _key(reached, dispatcher, settings, caller_flags)
+    key = CompileKey.from_parts(_parts(reached, dispatcher, settings, caller_flags))
     return CompileFunctor(key, subject, settings, caller_flags, front_paths(), _directory())
 
 
@@ -168,21 +171,28 @@ def compute_key(
     dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, caller_flags: Any | None
 ) -> CompileKey:
     """The key of one signature, from what is in this process's memory."""
-    return _key(reach(dispatcher, (arguments, return_type)), dispatcher, target.settings(), caller_flags)
+    return CompileKey.from_parts(key_parts(dispatcher, arguments, return_type, caller_flags))
 
 
-def _key(reached: Reached, dispatcher: Any, settings: dict[str, target.Plain], caller_flags: Any | None) -> CompileKey:
-    return CompileKey.from_parts(
-        {
-            "function": reached.description,
-            "signature": reached.values,
-            "extensions": reached.extensions,
-            "flags": target.effective_flags(dispatcher.targetoptions, caller_flags).encode(),
-            "settings": encode({k: v for k, v in settings.items() if k not in target.ACT_THROUGH_THE_TARGET}),
-            "target": encode(target.target(target.own_cpu(settings))),
-            "toolchain": encode(target.toolchain()),
-        }
-    )
+def key_parts(
+    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, caller_flags: Any | None
+) -> dict[str, bytes]:
+    """What the key of one signature covers, by label."""
+    return _parts(reach(dispatcher, (arguments, return_type)), dispatcher, target.settings(), caller_flags)
+
+
+def _parts(
+    reached: Reached, dispatcher: Any, settings: dict[str, target.Plain], caller_flags: Any | None
+) -> dict[str, bytes]:
+    return {
+        "function": reached.description,
+        "signature": reached.values,
+        "extensions": reached.extensions,
+        "flags": target.effective_flags(dispatcher.targetoptions, caller_flags).encode(),
+        "settings": encode({k: v for k, v in settings.items() if k not in target.ACT_THROUGH_THE_TARGET}),
+        "target": encode(target.target(target.own_cpu(settings))),
+        "toolchain": encode(target.toolchain()),
+    }
 
 
 def _repeat(kind: str, content: tuple[Any, ...]) -> None:

@@ -4,6 +4,7 @@ Guarantees: a `Stats` is consistent in itself and never changes; it prints as a 
 Does not measure: seconds are handed in by whoever measured them.
 """
 
+import heapq
 import itertools
 import threading
 from collections import Counter
@@ -27,6 +28,7 @@ class Count(Enum):
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
     FALLBACK_CALLS = "fallback_calls"
+    FALLBACK_AVOIDED = "fallback_avoided"
     VERIFIED = "verified"
 
 
@@ -40,7 +42,10 @@ class Duration(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionStats:
-    """The counters of one function; `compiled` is by workers, `local` by the front."""
+    """The counters of one function; `compiled` is by workers, `local` by the front.
+
+    `fallback_avoided`: calls without machine code that got it at once, from the store, instead of running in Python.
+    """
 
     compiled: int = 0
     loaded: int = 0
@@ -51,6 +56,7 @@ class FunctionStats:
     timed_out: int = 0
     out_of_memory: int = 0
     fallback_calls: int = 0
+    fallback_avoided: int = 0
     verified: int = 0
     compile_s: float = 0.0
     load_s: float = 0.0
@@ -149,6 +155,11 @@ class Counters:
         with self._lock:
             self._degraded[reason] += 1
 
+    def totals(self) -> tuple[dict[str, int], dict[str, float], dict[MissReason, int]]:
+        """How often and how long, by the names of the fields of Stats, and misses by reason; no function apart."""
+        with self._lock:
+            return dict(self._total), dict(self._seconds), dict(self._misses)
+
     def reset_in_child(self) -> None:
         """In a forked child: the lock may have been held by a thread that is not here."""
         self._lock = threading.RLock()
@@ -173,6 +184,28 @@ class Counters:
                     for name in names
                 },
             )
+
+    def summary(self, functions: int) -> dict[str, Any]:
+        """The counters as plain values, with so many functions, the most expensive ones: cheap with thousands, too."""
+        with self._lock:
+            totals = _numbers(self._total, self._seconds) | {"recycled": self._recycled}
+            costs = {name: sum(spent.values()) for name, spent in self._function_seconds.items()}
+            top = heapq.nlargest(functions, costs, key=costs.__getitem__)
+            return {
+                "counters": totals,
+                "misses": {reason.name: times for reason, times in self._misses.items()},
+                "degraded": {reason.name: times for reason, times in self._degraded.items()},
+                "functions": [
+                    {"function": name, **_numbers(self._functions.get(name, {}), self._function_seconds[name])}
+                    for name in top
+                ],
+            }
+
+
+def hit_rate(counted: Mapping[str, float]) -> float | None:
+    """Which part of the machine code came from the store, from 0 to 1; None as long as there is none."""
+    loaded, made = counted["loaded"], counted["compiled"] + counted["local"]
+    return loaded / (loaded + made) if loaded + made else None
 
 
 def _numbers(counted: Mapping[str, int], spent: Mapping[str, float]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Final
 
 from farm.config import StartMethod
 from farm.errors import told
-from farm.job.messages import Answer, Cancelled, Compile, Exited, ForemanReady, Forked, Message, Pong
+from farm.job.messages import Answer, Busy, Cancelled, Compile, Exited, ForemanReady, Forked, Message, Pong
 from farm.pool import instructions as on
 from farm.pool.inbox import Inbox
 from farm.pool.launch import Setup
@@ -28,7 +28,7 @@ from farm.pool.patience import START_MAX_S, Patience
 from farm.pool.process import Channel, Output, WorkerProcess
 from farm.pool.schedule import Counts, Schedule
 from farm.pool.starter import REAP_S, ForemanProcess, SpawnedWorkers, Starter
-from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket
+from farm.pool.ticket import Attempt, AttemptEnd, PoolEvent, PoolEventKind, Ticket, WorkerView
 
 CHECK_S: Final = 1.0
 """Memory, idleness and the foreman's pulse are looked at so often."""
@@ -136,6 +136,15 @@ class Loop:
         self._workers.clear()
         self.tickets.clear()
 
+    def look(self) -> tuple[tuple[WorkerView, ...], tuple[str, ...]]:
+        """The workers, and the labels of the jobs that none of them has. For any thread: it may be a moment old."""
+        views, queued = [], dict(self.tickets)
+        for worker in list(self._workers.values()):
+            ticket = None if (job := worker.job) is None else queued.pop(job[0], None)
+            label, since = (None, None) if ticket is None else (ticket.job.label, ticket.sent_at)
+            views.append(WorkerView(worker.pid, label, since))
+        return tuple(views), tuple(ticket.job.label for ticket in queued.values())
+
     # ---- one round
 
     def _turn(self) -> bool:
@@ -225,17 +234,23 @@ class Loop:
         job, now = ticket.job, time.monotonic()
         worker.job, worker.idle_since = (ticket.job_id, attempt), None
         worker.deadline = (now + job.deadline_s, job.deadline_s)
-        ticket.sent_at, ticket.worker_pid = now, worker.pid
+        ticket.attempts.append(Attempt(worker.pid, now))
         self._tell(PoolEventKind.JOB_SENT, job.label, f"worker {worker.pid}, attempt {attempt}", worker.pid)
         worker.channel.send(Compile(ticket.job_id, attempt, job.label, job.payload))
 
     def _kill(self, worker_id: int) -> None:
         worker = self._workers.get(worker_id)
         if worker is not None:
+            self._end_attempt(worker, AttemptEnd.STOPPED)
             worker.killed_in_job = worker.job is not None
             worker.killed, worker.job, worker.deadline, worker.idle_since = True, None, None, None
         if self._starter is not None:
             self._starter.signal(worker_id, signal.SIGKILL)
+
+    def _end_attempt(self, worker: WorkerProcess, how: AttemptEnd) -> None:
+        ticket = None if worker.job is None else self.tickets.get(worker.job[0])
+        if ticket is not None:
+            ticket.end_attempt(how)
 
     # ---- what the processes say
 
@@ -292,6 +307,7 @@ class Loop:
         if not isinstance(message, Answer):
             return
         if worker.job == (message.job_id, message.attempt):
+            self._end_attempt(worker, AttemptEnd.BUSY if isinstance(message.answer, Busy) else AttemptEnd.ANSWERED)
             worker.job, worker.deadline, worker.idle_since = None, None, time.monotonic()
         self._handle(
             on.Answered(worker.worker_id, message.job_id, message.attempt, message.answer, worker.growth_bytes())
@@ -316,6 +332,7 @@ class Loop:
             if isinstance(message, Answer)
         )
         worker.output.read()
+        self._end_attempt(worker, AttemptEnd.ANSWERED if answers else AttemptEnd.DIED)
         self._drop(worker)
         detail = f"exit code {exit_code}, signal {number}"
         in_job = worker.killed_in_job or worker.job is not None
@@ -423,6 +440,7 @@ class Loop:
         kind = PoolEventKind.FOREMAN_LOST if self._foreman_was_up else PoolEventKind.FOREMAN_NOT_STARTED
         self._end_foreman(REAP_S)
         for worker in list(self._workers.values()):
+            self._end_attempt(worker, AttemptEnd.LOST)
             self._drop(worker)
         self._tell(kind, "foreman", detail)
         self._handle(on.ForemanLost(detail))

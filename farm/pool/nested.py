@@ -14,16 +14,19 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Final
 
 from farm.errors import NotShippable
-from farm.job.functor import compute_key
+from farm.job.functor import key_parts
 from farm.job.key import CompileKey
 from farm.job.messages import Differs, Nested, Origin
+from farm.job.outline import OUTLINE, outline, pack, type_text
 from farm.port.compare import Sameness, compare
 from farm.port.compile import Parts
 from farm.port.library import Place, Request
 from farm.port.symbolic import Difference
+from farm.port.target import toolchain
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Artifact, Miss
 from farm.store.disk import DiskStore, StoreUnwritable
@@ -31,6 +34,8 @@ from farm.store.lock import LockOutcome
 
 LOCK_TIMEOUT_S: Final = 0.0
 KEY_PARTS: Final = "key_parts"
+SIGNATURE_MAX: Final = 400
+"""Characters of a signature's text: types may hold types, and so on."""
 
 
 class StoreLibrary:
@@ -59,7 +64,10 @@ class StoreLibrary:
         if self.store is None:
             return place
         try:
-            place.key = compute_key(request.dispatcher, request.arguments, request.return_type, request.caller_flags)
+            place.described = key_parts(
+                request.dispatcher, request.arguments, request.return_type, request.caller_flags
+            )
+            place.key = CompileKey.from_parts(place.described)
         except NotShippable as refusal:
             place.withheld = refusal.reason
         except Exception:  # the walk meets the user's objects, and what they do when they are looked at
@@ -131,9 +139,13 @@ class _StorePlace:
         self._stored: Parts | None = None
         """What the compile is compared with."""
         self.key: CompileKey | None = None
+        self.described: Mapping[str, bytes] = {}
+        """What the key covers."""
         self.withheld: RefusalReason | None = None
         self._library = library
         self._function = f"{body.__module__}.{body.__qualname__}"
+        self._body = body
+        self._types = request.arguments, request.return_type
         self._signature = f"({', '.join(map(str, request.arguments))})"
         self._started = time.perf_counter()
         self._lock = ExitStack()
@@ -173,7 +185,8 @@ class _StorePlace:
             return
         size = 0
         if store is not None and key is not None and not store.readonly:
-            artifact = as_artifact(key, parts, time.perf_counter() - self._started)
+            about = About(self._body, *self._types, self.described)
+            artifact = as_artifact(key, parts, time.perf_counter() - self._started, about)
             try:
                 store.put(artifact)
             except StoreUnwritable as problem:
@@ -194,9 +207,33 @@ class _StorePlace:
         self._library.nested.append(Nested(self._function, self._signature, origin, self.withheld, size))
 
 
-def as_artifact(key: CompileKey, parts: Parts, compile_s: float) -> Artifact:
-    """Compiled parts as the store takes them, with what the key is made of: 0.6 KB, for messages only."""
-    meta = parts.meta | {"compile_s": compile_s, KEY_PARTS: dict(key.parts)}
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an artifact tells of itself, for people and for `farm why`: whose it is, and what its key covers."""
+
+    body: Any
+    """The Python function."""
+    arguments: tuple[Any, ...]
+    return_type: Any | None
+    """As it was asked for, not as it came out."""
+    described: Mapping[str, bytes]
+
+    def told(self, now: float) -> dict[str, Any]:
+        """As plain values. Times and texts: they enter no key, and verifying compares none of them."""
+        return {
+            "function": f"{self.body.__module__}.{self.body.__qualname__}",
+            "module": str(self.body.__module__),
+            "signature": f"({', '.join(type_text(one, SIGNATURE_MAX) for one in self.arguments)})"[:SIGNATURE_MAX],
+            "package": str(self.body.__module__).partition(".")[0],
+            "made_at": round(now, 3),
+            "versions": toolchain(),
+            OUTLINE: pack(outline(self.described, self.arguments, self.return_type)),
+        }
+
+
+def as_artifact(key: CompileKey, parts: Parts, compile_s: float, about: About) -> Artifact:
+    """Compiled parts as the store takes them, with what the key is made of: 2 KB, for messages only."""
+    meta = parts.meta | {"compile_s": compile_s, KEY_PARTS: dict(key.parts)} | about.told(time.time())
     return Artifact(key, meta, parts.code, parts.bitcode, parts.environment)
 
 

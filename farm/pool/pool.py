@@ -24,7 +24,7 @@ from farm.pool import launch
 from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
-from farm.pool.ticket import PoolEvent, Ticket
+from farm.pool.ticket import PoolEvent, Ticket, WorkerView
 from farm.reasons import RefusalReason
 
 STEP_S: Final = 0.01
@@ -96,6 +96,11 @@ class Pool:
             return f"<Pool [{'closed' if self._closed else '0 idle, 0 busy | 0 queued'}]>"
         counts = loop.counts
         return f"<Pool [{counts.idle} idle, {counts.busy} busy | {counts.queued + len(loop.inbox)} queued]>"
+
+    def look(self) -> tuple[tuple[WorkerView, ...], tuple[str, ...]]:
+        """The workers as they are now, and the labels of the jobs that wait for one."""
+        loop = self._loop
+        return ((), ()) if loop is None else loop.look()
 
     def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
         """Queue a job; never blocks. A closed pool answers Cancelled at once, and to what is too large Rejected."""

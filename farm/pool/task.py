@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from farm.errors import NotShippable, StoreRefused, told, words_of
 from farm.job.functor import CompileFunctor, Rebuilt
 from farm.job.messages import Built, Busy, Failed, Origin, ReissuedWarning, Rejected, StoreTrimmed, WorkerAnswer
-from farm.pool.nested import StoreLibrary, as_artifact
+from farm.pool.nested import About, StoreLibrary, as_artifact
 from farm.pool.patience import LockPatience
 from farm.port import failure
 from farm.port.compile import Parts
@@ -73,7 +73,7 @@ def perform(payload: bytes, label: str) -> WorkerAnswer:
     if isinstance(order, TrimOrder):
         return _trim(order)
     with _at_home(order.functor):
-        return _compile_order(order)
+        return compile_order(order)
 
 
 @contextmanager
@@ -92,7 +92,8 @@ def _at_home(functor: CompileFunctor) -> Iterator[None]:
         os.chdir("/")
 
 
-def _compile_order(order: Order) -> WorkerAnswer:
+def compile_order(order: Order) -> WorkerAnswer:
+    """Do a compile, in this process as it is."""
     library = StoreLibrary(None, verify=order.verify)
     try:
         library.store = _open(order)  # first: what the dead left goes even if this job ends like them
@@ -223,7 +224,8 @@ def _compile(rebuilt: Rebuilt, order: Order, library: StoreLibrary) -> WorkerAns
                 return Rejected(RefusalReason.TYPING_WITH_EXTENSIONS, told(error))
             return _failed(error, caught)
     seconds = time.perf_counter() - started
-    return _publish(parts, order, library.store, seconds, _reissued(caught))
+    about = About(rebuilt.dispatcher.py_func, rebuilt.arguments, rebuilt.return_type, rebuilt.parts)
+    return _publish(as_artifact(order.functor.key, parts, seconds, about), order, library.store, _reissued(caught))
 
 
 def _failed(error: Exception, caught: list[object]) -> Failed:
@@ -232,11 +234,8 @@ def _failed(error: Exception, caught: list[object]) -> Failed:
     )
 
 
-def _publish(
-    parts: Parts, order: Order, store: DiskStore | None, seconds: float, warnings: tuple[ReissuedWarning, ...]
-) -> Built:
-    key = order.functor.key
-    artifact = as_artifact(key, parts, seconds)
+def _publish(artifact: Artifact, order: Order, store: DiskStore | None, warnings: tuple[ReissuedWarning, ...]) -> Built:
+    key, seconds = artifact.key, cast(float, artifact.meta["compile_s"])
     data = encode(artifact)
     inline, degraded = order.inline, list[tuple[DegradedReason, str]]()
     if store is None or store.readonly:

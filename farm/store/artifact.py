@@ -157,7 +157,8 @@ class DescriptorSource:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size
+        self.status = os.fstat(descriptor)
+        self.size = self.status.st_size
 
     def read(self, offset: int, length: int) -> bytes:
         pieces: list[bytes] = []
@@ -219,6 +220,19 @@ class Stored:
         return Artifact(self.key, self.meta, self.code, bitcode, self.environment)
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an artifact tells of itself, read without its other sections: those may be damaged."""
+
+    key: CompileKey
+    digest: Digest
+    meta: dict[str, JSON]
+    size_bytes: int
+    sections: dict[str, int]
+    """Bytes of each section, by its tag."""
+    signed: bool
+
+
 class _Damage(Exception):
     """Carries a Miss from where the damage shows to `read`."""
 
@@ -247,6 +261,23 @@ def read(source: Source, key: CompileKey, signing_key: SigningKey | None = None)
         return damage.miss
     except (OSError, MemoryError) as error:
         return Miss(MissReason.UNREADABLE, f"{type(error).__name__}: {error}")
+
+
+def describe(source: Source, key: CompileKey) -> Description | Miss:
+    """Read and check the header and META, and nothing else. Never raises."""
+    try:
+        header = source.read(0, HEADER_BYTES)
+        found, table, digest = _parse_header(header, source.size)
+        if found != key.hex:
+            raise _Damage(MissReason.KEY_MISMATCH, f"the file is for {found}, not for {key.hex}")
+        meta = _parse_meta(_checked(source, "META", table[0]))
+    except _Damage as damage:
+        return damage.miss
+    except (OSError, MemoryError) as error:
+        return Miss(MissReason.UNREADABLE, f"{type(error).__name__}: {error}")
+    lengths = {tag.decode(): section.length for tag, section in zip(TAGS, table, strict=True)}
+    signed = header[TABLE_END : TABLE_END + SIGNATURE_BYTES] != UNSIGNED
+    return Description(key, digest, meta, source.size, lengths, signed)
 
 
 def _read(source: Source, key: CompileKey, signing_key: SigningKey | None) -> Stored:

@@ -5,6 +5,7 @@
     <root>/v1/tmp/                    <host>-<pid>-<random>, files that are being written
     <root>/v1/quarantine/             bad files, for whoever wants to know why
     <root>/v1/locks/                  one lock file per key, and trim.lock
+    <root>/v1/usage.jsonl             what programs got out of the store (`farm.store.usage`)
 
 Guarantees: a file appears whole or not at all (it is written under another name and renamed). Readers take
 no lock. Damage, loss and distrust cost a compile: `get` returns a `Miss`, with its reason counted in
@@ -38,7 +39,7 @@ from farm.store.artifact import FORMAT_VERSION, Artifact, DescriptorSource, Dige
 from farm.store.lock import LockOutcome, key_lock
 from farm.store.places import LIST, LOCKS, SUFFIX, TEMPORARY, Places, file_name, remove
 from farm.store.signing import read_key
-from farm.store.trust import Rule
+from farm.store.trust import Rule, group_id
 from farm.store.upkeep import StoreStats, Trimmed, Verified
 
 VERSION: Final = f"v{FORMAT_VERSION}"
@@ -124,7 +125,7 @@ class DiskStore:
         """Of lower directories that are left out: refused, or unreadable."""
         self._clock = clock
         self._fsync = fsync
-        self._rule = Rule(private=not readonly, gid=_gid(self.root, group))
+        self._rule = Rule(private=not readonly, gid=group_id(self.root, group))
         self._places = Places(self.root, VERSION, self._rule)
         self._signing_key = None if signing_key_file is None else read_key(signing_key_file)
         self._root_checked = False
@@ -142,8 +143,11 @@ class DiskStore:
                 places.check()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (StoreRefused, OSError) as problem:  # one bad store of several must not cost the others
+            except StoreRefused as problem:  # one bad store of several must not cost the others
                 self.problems.append(problem)
+                continue
+            except OSError as problem:
+                self.problems.append(OSError(problem.errno, problem.strerror, str(given)))
                 continue
             self._lower.append(places)
 
@@ -162,6 +166,22 @@ class DiskStore:
                 first = found
         self.misses[first.reason] += 1
         return first
+
+    def peek(self, key: CompileKey) -> Stored | Miss:
+        """As `get`, but nothing is counted, touched or moved."""
+        places = self.places
+        found = Miss(MissReason.ABSENT) if places is None else self._get_from(places, key)
+        for lower in self._lower:
+            if isinstance(found, Stored):
+                break
+            below = self._get_from(lower, key)
+            found = below if isinstance(below, Stored) or found.reason is MissReason.ABSENT else found
+        return found
+
+    @property
+    def places(self) -> Places | None:
+        """The directories of the root; None if there is none, or it is not ours to read."""
+        return self._places if self._is_readable() else None
 
     def note(self, key: CompileKey, miss: Miss) -> None:
         """Count a miss that showed after `get`: damaged bitcode, or an artifact that could not be loaded.
@@ -185,9 +205,14 @@ class DiskStore:
         StoreUnwritable
             If that is not possible, with the reason. No part of the artifact stays behind.
         """
-        self._must_be_writable()
         data = encode(artifact, self._signing_key)
-        target, name = self._places.entry(artifact.key), file_name(artifact.key)
+        self.put_encoded(artifact.key, data)
+        return Digest.of(data)
+
+    def put_encoded(self, key: CompileKey, data: bytes) -> None:
+        """Store the bytes of an artifact as they are: whoever hands them in has read them. Raises as `put`."""
+        self._must_be_writable()
+        target, name = self._places.entry(key), file_name(key)
         temporary = f"{_host()}-{os.getpid()}-{secrets.token_hex(8)}"
         try:
             with (
@@ -208,7 +233,6 @@ class DiskStore:
         except OSError as error:
             reason = DegradedReason.DISK_FULL if error.errno in FULL else DegradedReason.STORE_UNWRITABLE
             raise StoreUnwritable(reason, f"{target}: {error.strerror}") from error
-        return Digest.of(data)
 
     @contextmanager
     def lock(self, key: CompileKey, timeout_s: float) -> Iterator[LockOutcome]:
@@ -268,8 +292,11 @@ class DiskStore:
                 return upkeep.measure(self._places)
         return StoreStats()
 
-    def verify(self) -> Verified:
-        """Read every artifact of the root to its last byte. Bad ones go to quarantine and are counted."""
+    def verify(self, step: Callable[[], object] = bool) -> Verified:
+        """Read every artifact of the root to its last byte. Bad ones go to quarantine and are counted.
+
+        `step` is called after each.
+        """
         good = 0
         bad: list[tuple[str, Miss]] = []
         for key in self.stored_keys():
@@ -282,6 +309,7 @@ class DiskStore:
                 bad.append((key.hex, found))
                 self.misses[found.reason] += 1
                 self._set_aside(key, found)
+            step()
         return Verified(good, tuple(bad))
 
     def __repr__(self) -> str:
@@ -356,7 +384,7 @@ class DiskStore:
             again = self._load(self._places, shard, key)
             bad = again.bitcode() if isinstance(again, Stored) else again
             if isinstance(bad, Miss) and bad.reason in DAMAGED:
-                upkeep.quarantine(self._places, shard, key, bad.reason)
+                upkeep.quarantine(self._places, shard, key, bad.reason.name.lower())
 
     def _load(self, places: Places, shard: int, key: CompileKey, touched_at: float | None = None) -> Stored | Miss:
         """Open, judge and read one file; set its access time if `touched_at` is an hour away from it."""
@@ -446,17 +474,6 @@ def _warn_of_newer(root: Path, name: str) -> None:
     text = f"{root} was written by a newer farm ({name}): it counts as empty"
     with suppress(Warning):  # made an error by the program: it counts as empty all the same
         warnings.warn(text, StoreVersionWarning, stacklevel=4)
-
-
-def _gid(root: Path, group: str | None) -> int | None:
-    if group is None:
-        return None
-    import grp
-
-    try:
-        return grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise StoreRefused(str(root), f"there is no group {group!r}", "set an existing group, or none") from None
 
 
 def _host() -> str:

@@ -23,6 +23,9 @@ from farm.store.artifact import Miss, close
 
 FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """O_NONBLOCK: opening a named pipe must not wait for its writer."""
+UNMARKED: Final = getattr(os, "O_NOATIME", 0)
+"""Reading marks a file as used once a day, on most file systems. Here a use is what the store says: whoever only looks
+at what there is would else keep all of it from being trimmed. Refused for files of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,10 @@ class Rule:
     def open_file(self, name: str, directory: int) -> int | Miss:
         """An open descriptor of a file that is trusted, in an opened directory, or why there is none."""
         try:
-            descriptor = os.open(name, FILE, dir_fd=directory)
+            try:
+                descriptor = os.open(name, FILE | UNMARKED, dir_fd=directory)
+            except PermissionError:
+                descriptor = os.open(name, FILE, dir_fd=directory)
         except FileNotFoundError:
             return Miss(MissReason.ABSENT)
         except OSError as error:
@@ -104,6 +110,18 @@ class Rule:
         if self.gid is not None:
             return status.st_gid == self.gid or status.st_uid == own
         return status.st_uid == own or (status.st_uid == 0 and not strictly_own)
+
+
+def group_id(root: Path, group: str | None) -> int | None:
+    """The number of a group that shares a store, or None for no group. Raises StoreRefused if there is none."""
+    if group is None:
+        return None
+    import grp
+
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise StoreRefused(str(root), f"there is no group {group!r}", "set an existing group, or none") from None
 
 
 def _remedy(path: Path, command: str) -> str:

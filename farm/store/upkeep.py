@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from farm.job.key import CompileKey
-from farm.reasons import MissReason
+from farm.store import usage
 from farm.store.artifact import Miss
 from farm.store.lock import LockOutcome, key_lock
 from farm.store.places import (
@@ -113,12 +113,19 @@ def trim(places: Places, size_max_bytes: int, now: float, lock_mode: int) -> Tri
             with suppress(OSError), walk(base, TEMPORARY) as directory:
                 for name, status in files_in(directory):
                     temporaries += _is_stale(status, now) and remove(directory, name)
+            usage.shorten(places)
             return Trimmed(outcome, entries, freed, temporaries, _sweep_locks(places, base, now))
 
 
-def quarantine(places: Places, shard: int, key: CompileKey, reason: MissReason) -> None:
+def set_aside(places: Places, key: CompileKey, word: str) -> None:
+    """Move an artifact to quarantine, whatever its bytes say. Raises StoreRefused, or OSError."""
+    with places.opened(key.hex[:2]) as shard:
+        quarantine(places, shard, key, word)
+
+
+def quarantine(places: Places, shard: int, key: CompileKey, word: str) -> None:
     """Move a bad file aside under a name that says why, and forget the oldest over the bound. May raise OSError."""
-    aside = f"{key.hex}-{reason.name.lower()}-{secrets.token_hex(4)}{SUFFIX}"
+    aside = f"{key.hex}-{word}-{secrets.token_hex(4)}{SUFFIX}"
     with places.opened(QUARANTINE, make=True) as directory:
         os.rename(file_name(key), aside, src_dir_fd=shard, dst_dir_fd=directory)
         # By change time, which the renaming sets: the modification time is that of the writing.

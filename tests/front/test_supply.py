@@ -1,5 +1,7 @@
 """What a farm opens on first need, while its settings change."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from farm.port.target import settings
 from farm.reasons import DegradedReason
 from farm.store import disk
 from farm.store.disk import DiskStore
+from farm.store.places import Places
 
 
 def test_a_store_that_is_opened_while_settings_change_serves_who_opened_it(tmp_path: Path) -> None:
@@ -32,6 +35,28 @@ def test_a_store_that_is_opened_while_settings_change_serves_who_opened_it(tmp_p
         with pytest.warns(FarmWarning, match="refused"):
             assert barn.settler().supply.store(barn.config) is not None
     assert told == [DegradedReason.STORE_REFUSED]
+
+
+def test_a_lower_directory_that_cannot_be_read_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower = tmp_path / "lower"
+    (lower / "v1").mkdir(parents=True)
+    judged = Places.check
+
+    def check(places: Places) -> None:
+        if places.root == lower:  # as where it is private to somebody else
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "v1")
+        judged(places)
+
+    monkeypatch.setattr(Places, "check", check)
+    with (
+        farm.Farm(cache_dir=tmp_path / "cache", lower_cache_dirs=(lower,), workers=1) as barn,
+        pytest.warns(FarmWarning, match="Permission denied") as warned,
+    ):
+        assert barn.settler().supply.store(barn.config) is not None
+    (text,) = (str(one.message) for one in warned)
+    assert str(lower) in text and "chmod -R go+rX" in text and "FARM_LOWER_CACHE_DIRS" in text
 
 
 @pytest.mark.concurrency

@@ -84,14 +84,14 @@ def test_a_wait_goes_on_while_another_thread_installs(barn: farm.Farm, monkeypat
 def test_a_wait_with_a_limit_does_not_compile(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     """The installer hears of it later: until then nobody compiles, and above all not the thread that waits."""
     settler, threads, arrived = barn.settler(), [], []
-    compile_signature, arrive = settle.compile_signature, settler._arrive
+    compile_signature, arrive = settle.compile_signature, settler.installer.arrive
 
     def noted(*arguments: object) -> object:
         threads.append(threading.current_thread().name)
         return compile_signature(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(settle, "compile_signature", noted)
-    monkeypatch.setattr(settler, "_arrive", arrived.append)
+    monkeypatch.setattr(settler.installer, "arrive", arrived.append)
     function = farm.njit(from_large, farm=barn)
     function.submit("(int64,)")
     assert not function.wait(0.01)

@@ -69,13 +69,15 @@ def called_and_waited_for(barn: farm.Farm) -> Case:
     function, settler = farm.njit(power(next(_numbers)), farm=barn), barn.settler()
 
     def call() -> None:
-        settler._arrive = lambda pending: None  # so that it is who waits that settles it, and never the installer
+        settler.installer.arrive = lambda pending: (
+            None
+        )  # so that it is who waits that settles it, and never the installer
         try:
             function(OVERFLOW)
             function(OVERFLOW)
             assert function.wait(BOUND_S)
         finally:
-            del settler._arrive
+            del settler.installer.arrive
 
     def works() -> bool:
         call()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from once import once
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,7 +30,7 @@ def run_maker(out: Path, names: list[str]) -> dict[str, Parts | NotShippable]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Parts | NotShippable]:
-    return run_maker(tmp_path_factory.mktemp("parts") / "all", list(SUBJECTS))
+    return once(tmp_path_factory, "parts", lambda folder: run_maker(folder / "all", list(SUBJECTS)))
 
 
 def entry(made: dict[str, Parts | NotShippable], name: str):
@@ -144,13 +145,21 @@ def test_a_missing_symbol_is_a_miss_and_not_a_crash(made) -> None:
     assert refused.value.reason is MissReason.SYMBOL_MISSING
 
 
-def test_code_for_a_richer_cpu_is_a_miss(made) -> None:
+@pytest.mark.parametrize(
+    ("part", "value", "lacks"),
+    [
+        ("features", "+sse2,+warp-drive", "warp-drive"),
+        ("cpu", "knl", "what knl has"),
+        ("triple", "riscv64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"),
+    ],
+)
+def test_code_for_a_richer_cpu_is_a_miss(made, part: str, value: str, lacks: str) -> None:
     parts = made["add"]
-    meta = {**parts.meta, "target": {**parts.meta["target"], "features": "+sse2,+warp-drive"}}
+    meta = {**parts.meta, "target": {**parts.meta["target"], part: value}}
     with pytest.raises(LoadRefused) as refused:
         load(dataclasses.replace(parts, meta=meta))
     assert refused.value.reason is MissReason.CPU_LACKS_FEATURE
-    assert refused.value.detail == "warp-drive"
+    assert refused.value.detail == lacks
 
 
 def test_an_environment_that_does_not_unpickle_is_a_miss(made) -> None:

@@ -285,7 +285,7 @@ def test_the_store_that_is_written_is_nobody_elses_not_even_roots(public: Path, 
 def test_a_shared_store_admits_its_group_and_nobody_else(
     public: Path, make: Make, monkeypatch: pytest.MonkeyPatch, mode: int, gid: int, serves: bool
 ) -> None:
-    monkeypatch.setattr("farm.store.disk._gid", lambda root, group: GROUP)
+    monkeypatch.setattr("farm.store.disk.group_id", lambda root, group: GROUP)
     DiskStore(public / "cache").put(make())
     give(public / "cache", OTHER, gid, mode, 0o640)
 
@@ -313,7 +313,7 @@ def test_a_shared_store_admits_its_group_and_nobody_else(
 def test_in_a_shared_store_a_file_is_a_members_and_nobody_can_change_it(
     public: Path, make: Make, monkeypatch: pytest.MonkeyPatch, owner: int, gid: int, file_mode: int, serves: bool
 ) -> None:
-    monkeypatch.setattr("farm.store.disk._gid", lambda root, group: GROUP)
+    monkeypatch.setattr("farm.store.disk.group_id", lambda root, group: GROUP)
     DiskStore(public / "cache").put(make())
     give(public / "cache", OTHER, GROUP, 0o2770, file_mode)
     os.chown(entry(public / "cache", make()), owner, gid)
