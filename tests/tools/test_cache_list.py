@@ -162,6 +162,19 @@ def test_show_tells_everything(filled) -> None:
     assert found["meta"]["key_parts"] == dict(key.parts) and "outline" not in found["meta"]
 
 
+def test_what_an_artifact_tells_cannot_steer_a_terminal(shell) -> None:
+    """It may have come with a bundle of somebody else's."""
+    evil = "\x1b]0;owned\x07\r\n"
+    about = {name: evil for name in ("function", "signature", "package")}
+    outlined = pack(((f"global {evil}", evil),))
+    key = put(shell.cache_dir, "f", **about, outline=outlined, target={"cpu": evil, evil: evil}, versions={evil: evil})
+    other = put(shell.cache_dir, "g", outline=pack((("global A", "1"),)))
+    for command in (("cache", "ls"), ("cache", "stats"), ("cache", "show", key.hex), ("why", key.hex, other.hex)):
+        done = shell.run(*command)
+        assert done.exit_code == 0 and "\\x1b]0;owned" in done.stdout
+        assert not set(done.stdout) & set("\x1b\x07\r")
+
+
 def test_show_of_what_is_not_there(filled) -> None:
     key = CompileKey.from_parts({"name": b"young"}).hex
     absent = ("0" if key[0] != "0" else "1") * 8
