@@ -6,13 +6,14 @@ EDITS ?= 3000
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-CODE := farm tests tools
+CODE := farm tests tools docs
 
 # A stamp is newer than pyproject.toml once everything that it asks for is installed.
 DEV := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
+DOCS := $(VENV)/.installed-docs
 
-.PHONY: setup test check bench stress attacks browser demo clean
+.PHONY: setup test check bench stress attacks browser demo docs clean
 
 setup: $(DEV)
 
@@ -25,6 +26,10 @@ $(DEV): pyproject.toml | $(BIN)/python
 
 $(DEMO): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[demo]'
+	touch $@
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 # Side by side on as many processors as there are, up to four: more would want more memory than most machines have.
@@ -58,6 +63,10 @@ browser: $(DEV)
 
 demo: $(DEMO)
 	$(BIN)/python tools/demo.py
+
+# The pages, in build/docs. Their examples are run by the tests; here a reference that leads nowhere is an error.
+docs: $(DOCS)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

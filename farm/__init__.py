@@ -88,6 +88,7 @@ def prewarm(
     script: "Path | None" = None,
     module: str | None = None,
     dry_run: bool = False,
+    check: bool = False,
     progress: "Tell | None" = None,
 ) -> "PrewarmReport":
     """Compile into the store what programs are going to ask for: see `farm.front.prewarm.prewarm`.
@@ -112,6 +113,7 @@ def prewarm(
         workers=workers,
         program=program,
         dry_run=dry_run,
+        check=check,
         progress=progress,
         decorators=enable,
     )

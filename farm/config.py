@@ -304,7 +304,64 @@ def machine_memory_bytes() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting. Text is accepted for each field, as from the environment, and parsed on construction."""
+    """Every setting. Text is accepted for each field, as from the environment, and parsed on construction.
+
+    Parameters
+    ----------
+    workers
+        How many worker processes at most; auto: as many as CPUs, control groups and free memory allow.
+    max_ongoing
+        While so many compiles that calls asked for are under way, calls ask for no more. It is never less than the
+        number of workers.
+    mode
+        When a call compiles. A decorator's `mode` comes before it.
+    fallback
+        What a call runs while its machine code is not there. A decorator's `fallback` comes before it.
+    on_error
+        What becomes of a function that numba cannot compile: one warning and the fallback, or numba's error.
+    lazy_threshold
+        In lazy mode, the call of a signature that compiles it. A function's first signature is compiled at once.
+    megamorphic_compiles
+        A function with more compiles than this, and too few calls for them, gets no machine code for new argument types
+        any more.
+    megamorphic_executions_per_compile
+        Fewer calls than this for each compile are too few.
+    cache_dir
+        Where artifacts are kept. Made on first use, for this user alone.
+    lower_cache_dirs
+        Directories that are looked into when `cache_dir` does not have an artifact. They are only read.
+    cache_size_max_bytes
+        Above it the least recently used artifacts are removed, down to 90 %.
+    readonly
+        Nothing is written to `cache_dir`.
+    job_timeout_s
+        A compile that takes longer is ended, with its worker.
+    worker_memory_max_bytes
+        A worker that uses more is ended; auto: a quarter of what the machine or its control group has.
+    worker_jobs_max
+        After so many jobs a worker is replaced by a fresh one.
+    nice
+        How far workers step back for other processes. Those that somebody waits for do not.
+    start_method
+        How worker processes come to be.
+    exit_grace_s
+        At exit, running compiles have so long to store what they make.
+    verify
+        What the store has is compiled again and compared before it is loaded.
+    on_degraded
+        Whether what keeps the farm from working at its best is counted, or raised as an error.
+    enabled
+        Switched off, there are no workers and no store: functions run in Python, and those that cannot are compiled in
+        the program.
+    shared_group
+        Name of a group whose members share `cache_dir`.
+    signing_key_file
+        A file with a secret: artifacts are signed with it, and none is loaded that is not.
+    log_level
+        Level of the logger named farm. At debug it shows every event.
+    publish_status
+        Whether `farm top` can see what the program does.
+    """
 
     # None: as many as CPUs and memory allow, which the pool finds out.
     workers: int | None = None

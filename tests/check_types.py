@@ -24,6 +24,7 @@ def main() -> int:
         if path.stem.startswith("demo"):  # scripts, which import each other from their own directory
             name = path.stem
         sources.append(BuildSource(str(path.relative_to(Path.cwd())), name, None))
+    sources.append(BuildSource("docs/generate.py", "generate", None))
     try:
         errors = build(sources, options).errors
     except CompileError as blocked:

@@ -137,6 +137,7 @@ class Record:
             load_time_s=origin.load_s,
             worker=ticket.worker_pid if ticket is not None and origin.source is Source.WORKER else None,
             artifact_bytes=origin.artifact_bytes,
+            saved_s=origin.compile_s if origin.source is Source.STORE and not self._config().verify else 0.0,
             cpu=origin.cpu,
         )
         self.listeners.emit(lambda: event)

@@ -6,8 +6,9 @@ Whoever sees an entry in progress finds its pending here, and can wait for it, i
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from farm.errors import FarmClosed
 from farm.front.pending import Asked, Pending
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
     from farm.front.settle import Settler
     from farm.store.artifact import Stored
+
+TICK_S: Final = 0.002
+"""How often it is looked whether listeners were told: that takes less than this, once it is their turn."""
 
 
 class Requests:
@@ -62,6 +66,15 @@ class Requests:
         with self._lock:
             return tuple(self._pending.values())
 
+    def wait_until_told(self, timeout_s: float) -> bool:
+        """Listeners hear of what is settled a moment after whoever waits for it. False if the time passed before."""
+        end = time.monotonic() + timeout_s
+        while any(pending.ended for pending in self.all()):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(TICK_S)
+        return True
+
     def of(self, entry: Entry[Types, Any]) -> Pending | None:
         """The compile of an entry, if it is under way."""
         return self._with(entry.snapshot().flight)
@@ -81,8 +94,11 @@ class Requests:
         waited: bool = False,
         batch: bool = False,
         found: "Stored | None" = None,
+        by_call: bool = False,
     ) -> Pending | None:
         """Take the entry and hand it over; None if it is not ours to compile. `found` is what the store has for it.
+
+        `by_call`: a call asks, and does not wait. What the store has is then installed, if nobody compiles.
 
         Whoever is interrupted in here, by Ctrl-C, gives it up: a job that a worker has may go on, and the next call
         asks again. What is done on the way out may be done twice, as nobody can know how far it was.
@@ -98,7 +114,7 @@ class Requests:
                     if slot is not None:
                         self._record.profiler.release(slot)
                     return None
-                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch)
+                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch, by_call)
                 entry.asked = Asked(return_type, pending.caller_flags)
                 self._pending[flight] = pending
             if found is not None:

@@ -36,6 +36,8 @@ class CompileFinished(SignatureEvent):
     load_time_s: float = 0.0
     worker: int | None = None
     artifact_bytes: int = 0
+    saved_s: float = 0.0
+    """Compile seconds that a load from the store made unnecessary."""
     cpu: str = ""
     """What the machine code was made for."""
 

@@ -188,7 +188,7 @@ def test_a_listener_may_wait_for_what_it_hears_of(barn: farm.Farm) -> None:
 
 def test_an_unpickled_dispatcher_belongs_to_the_default_farm() -> None:
     made = type(module_level)._rebuild("some uuid", **_states(module_level))
-    assert made in farm.default_farm()._own()
+    assert made in farm.default_farm().dispatchers()
     assert pickle.loads(pickle.dumps(made)) is made
 
 

@@ -194,15 +194,6 @@ def test_children_of_multiprocessing_add_what_they_asked_for(tmp_path: Path) -> 
     assert [one["signature"] for one in lines(tmp_path)] == ["(float64)", "(int64)", "(none)", "(unicode_type)"]
 
 
-def test_a_program_of_several_runs_merges_and_a_second_run_writes_the_same(tmp_path: Path) -> None:
-    run(tmp_path, ONE)
-    first = (tmp_path / "m.jsonl").read_bytes()
-    run(tmp_path, ONE)
-    assert (tmp_path / "m.jsonl").read_bytes() == first
-    run(tmp_path, ONE.replace("one(1)", "one(1.0)"))
-    assert [one["signature"] for one in lines(tmp_path)] == ["(float64)", "(int64)"]
-
-
 def test_a_function_of_a_program_without_a_file_says_so(tmp_path: Path) -> None:
     text = HEAD + textwrap.dedent(ONE)
     command = [sys.executable, "-c", text]
@@ -218,7 +209,7 @@ def test_a_file_that_is_no_manifest_is_refused_at_the_beginning_and_left_alone(t
     with pytest.raises(ManifestError, match="it is no manifest"):
         farm.record(path)
     assert path.read_text() == "mine\n"
-    with pytest.raises(ManifestError, match="no such directory"):
+    with pytest.raises(ManifestError, match="cannot be written: No such file"):
         farm.record(tmp_path / "none" / "m.jsonl")
 
 

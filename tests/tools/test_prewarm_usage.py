@@ -1,6 +1,8 @@
 """`farm prewarm` and `farm manifest`: what they take, say and answer. Nothing is compiled here but one function."""
 
 import json
+import platform
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from farm.front.manifest import ManifestEntry, read, write
+from farm.front.prewarm import PrewarmProgress
+from farm.tools.prewarm import _display
 
 LIBRARY = {
     "__init__.py": "",
@@ -98,6 +102,27 @@ def test_a_function_is_compiled_with_the_signatures_after_it_and_found_afterward
     assert row["seconds"] > 0 and row["size_bytes"] > 1000 and len(row["key"]) == 64
     other = shell.run(*words[:3], "--cpu", "x86-64", "--cpu", "host", "--check", "--json")
     assert other.exit_code == 1 and json.loads(other.stdout)["counts"] == {"there": 1, "absent": 1}
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names of CPUs are those of x86-64")
+def test_code_for_a_lesser_cpu_is_enough_for_check_and_not_for_a_prewarm(shell, library: str) -> None:
+    words = ("prewarm", f"{library}.prices:plain", "int64(int64)", "--json", "--workers", "1")
+    made = json.loads(shell.run(*words, "--cpu", "x86-64").stdout)["rows"]
+    assert [(row["cpu"], row["outcome"]) for row in made] == [("x86-64", "compiled")]
+    (row,) = json.loads(shell.run(*words, "--check").stdout)["rows"]
+    assert (row["cpu"], row["outcome"], row["detail"]) == ("host", "there", "code for x86-64, which runs here")
+    assert row["key"] == made[0]["key"]
+    (row,) = json.loads(shell.run(*words, "--dry-run").stdout)["rows"]
+    assert row["outcome"] == "absent" and row["key"] != made[0]["key"]
+
+
+def test_on_a_terminal_a_bar_shows_what_compiles_and_how_long_it_will_take(shell, capsys) -> None:
+    shell.set("FORCE_COLOR", "1")  # what makes rich take its output for a terminal
+    shell.set("COLUMNS", "200")
+    with _display() as show:
+        show(PrewarmProgress(3, 7, ("shop:total(float64[::1])",), 250.0))
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "3/7 about 4 min left shop:total(float64[::1])" in shown
 
 
 def test_without_signatures_a_function_gives_those_it_declares(shell, library: str) -> None:
