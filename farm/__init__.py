@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from farm.front.batch import Progress, Report
     from farm.front.prewarm import PrewarmReport, Tell
     from farm.front.recording import Recording
-    from farm.front.report import Report as RunReport
+    from farm.front.report import Report as Timeline
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "jit",
@@ -88,6 +88,7 @@ def prewarm(
     script: "Path | None" = None,
     module: str | None = None,
     dry_run: bool = False,
+    check: bool = False,
     progress: "Tell | None" = None,
 ) -> "PrewarmReport":
     """Compile into the store what programs are going to ask for: see `farm.front.prewarm.prewarm`.
@@ -112,6 +113,7 @@ def prewarm(
         workers=workers,
         program=program,
         dry_run=dry_run,
+        check=check,
         progress=progress,
         decorators=enable,
     )
@@ -124,7 +126,7 @@ def explain(function: Any, *arguments: Any) -> str:
     return explain(function, *arguments)
 
 
-def report(path: "str | PathLike[str]", *more_paths: "str | PathLike[str]", farm: Farm | None = None) -> "RunReport":
+def report(path: "str | PathLike[str]", *more_paths: "str | PathLike[str]", farm: Farm | None = None) -> "Timeline":
     """Record what a farm does from now on, the default one if none is given, and write it to these files at the end.
 
     A name that ends in .json gets a trace for chrome://tracing or Perfetto, any other a page of HTML. The end is that

@@ -146,8 +146,8 @@ def lower_command(cache_dir: str | None, directory: Path, as_json: bool, **optio
 
     A directory that is not there, or is empty, gets a copy of the store, or of those artifacts that fit all options.
     One that is a copy of a cache directory is made a lower cache as it is: files 0444, directories 0755, and no more
-    locks, temporary files or quarantine. As root all of it is given to root, whose files every user's programs accept.
-    Prints the variable that has programs look into it.
+    locks, temporary files or quarantine. Whoever could write to it before is trusted from then on. As root all of it is
+    given to root, whose files every user's programs accept. Prints the variable that has programs look into it.
 
     Exit codes: 0; 1 if the directory holds other things or is refused, or an artifact is damaged; 2 for wrong usage or
     a wrong setting.

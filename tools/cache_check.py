@@ -116,7 +116,9 @@ def _tell(store: DiskStore, found: Verified, recompile: int | None, rechecked: l
         return
     different = [one.differs for one in rechecked if one.differs is not None]
     for differs in different:
-        click.echo(f"\n{differs}")
+        # Without its last line, which says where the file was left.
+        click.echo("\n" + str(differs).rpartition("\n")[0])
+        click.echo("  The file " + ("was left where it is" if store.readonly else "was moved to quarantine"))
     same = sum(one.compared and one.differs is None for one in rechecked)
     not_compared = sum(not one.compared for one in rechecked)
     click.echo(f"compiled again: {same} the same, {len(different)} different; {not_compared} cannot be compared")

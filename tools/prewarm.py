@@ -73,7 +73,7 @@ def prewarm(
     program = None if script is None and module is None else Program(None if script is None else Path(script), module)
     try:
         with _settings(cache_dir, workers), warnings_as_lines(), own_directory_on_path():
-            report = _prewarm(_paired(sources), cpus, program, nothing=dry_run or check)
+            report = _prewarm(_paired(sources), cpus, program, dry_run=dry_run, check=check)
     except PrewarmInterrupted as interrupted:
         _print(interrupted.report, as_json)
         click.echo("Error: interrupted; what is compiled is kept: run it again to go on", err=True)
@@ -89,15 +89,18 @@ def prewarm(
         sys.exit(1)
 
 
-def _prewarm(sources: Sequence[Any], cpus: tuple[str, ...], program: Program | None, *, nothing: bool) -> PrewarmReport:
+def _prewarm(
+    sources: Sequence[Any], cpus: tuple[str, ...], program: Program | None, *, dry_run: bool, check: bool
+) -> PrewarmReport:
     with contextlib.redirect_stdout(sys.stderr), _display() as show:  # what modules print while they are imported
         return farm.prewarm(
             sources,
             cpus=cpus or ("host",),
             script=None if program is None else program.script,
             module=None if program is None else program.module,
-            dry_run=nothing,
-            progress=None if nothing else show,
+            dry_run=dry_run,
+            check=check,
+            progress=None if dry_run or check else show,
         )
 
 

@@ -13,8 +13,8 @@ import click
 
 from farm.config import Config
 from farm.errors import ConfigError, StoreRefused
-from farm.front.default import default_farm
 from farm.job.key import CompileKey
+from farm.port.role import collecting
 from farm.store import catalog
 from farm.store.catalog import Entry, Filter, Unreadable
 from farm.store.disk import DiskStore, StoreSettings
@@ -128,16 +128,14 @@ def entries(places: Places | None, chosen: Filter) -> tuple[list[Entry], list[Un
 
 @contextmanager
 def nothing_compiles() -> Iterator[None]:
-    """For the block, modules are found as by `python -m`, and what they decorate compiles nothing."""
-    farm, path = default_farm(), list(sys.path)
-    was = farm.config.enabled
-    farm.configure(enabled=False)
+    """For the block, modules are found as by `python -m`, and what they ask for is not compiled."""
+    path = list(sys.path)
     sys.path.insert(0, os.getcwd())
     try:
-        yield
+        with collecting():
+            yield
     finally:
         sys.path[:] = path
-        farm.configure(enabled=was)
 
 
 def tell_unreadable(bad: list[Unreadable]) -> None:

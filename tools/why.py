@@ -13,9 +13,11 @@ import click
 
 from farm.enable import enable
 from farm.errors import NotShippable, SignatureError
-from farm.front.find import MAIN, NotFound, as_main, find
+from farm.front.find import NotFound, find
+from farm.front.program import Program, ProgramError, as_main
 from farm.front.why import TOLD_MAX, Answer, between, why
 from farm.job.sentences import Difference
+from farm.port.naming import PROGRAM
 from farm.store import catalog
 from farm.store.catalog import Entry, Unreadable
 from farm.store.places import Places
@@ -46,8 +48,9 @@ def why_command(what: tuple[str, ...], script: Path | None, cache_dir: str | Non
 
     A KEY is its first digits, six or more (farm cache ls). The module is imported, with the current directory on the
     path, and nothing is compiled; what it calls while it is imported runs in Python. A script is run as far as it goes
-    without `if __name__ == "__main__"`. What only a compile can find out (object mode, recursion through a second
-    function) is not known here: such a function is a miss each time.
+    without `if __name__ == "__main__"`. Code for a lesser CPU that a program here would load is a hit too. What only a
+    compile can find out (object mode, recursion through a second function) is not known here: such a function is a
+    miss each time.
 
     Exit codes: 0 for a hit, and for what two keys differ in; 1 for a miss, for a function that is never stored, or if
     the directory is refused; 2 for wrong usage, for what cannot be imported or found, or a wrong setting.
@@ -67,8 +70,8 @@ def why_command(what: tuple[str, ...], script: Path | None, cache_dir: str | Non
             return _keys([the_entry(store.places, text) for text in what], as_json)
     if len(what) != 2:
         raise click.UsageError("a function needs its signature: farm why module:function 'float64(float64)'")
-    if what[0].startswith(f"{MAIN}:") and script is None:
-        raise click.UsageError(f"which program is {MAIN}? --script FILE")
+    if what[0].startswith(f"{PROGRAM}:") and script is None:
+        raise click.UsageError(f"which program is {PROGRAM}? --script FILE")
     with _loading(script), reported(config):
         try:
             answer = why(store, find(what[0]), what[1], _entries(store.places))
@@ -88,8 +91,8 @@ def _loading(script: Path | None) -> Iterator[None]:
     with nothing_compiles(), enable(), ExitStack() as stack:
         if script is not None:
             try:
-                stack.enter_context(as_main(script))
-            except NotFound as error:
+                stack.enter_context(as_main(Program(script)))
+            except ProgramError as error:
                 raise click.UsageError(str(error)) from None
         yield
 
@@ -128,7 +131,9 @@ def _print_answer(answer: Answer) -> None:
     if answer.stored is not None:
         made_in = answer.stored.meta.get("compile_s")
         saves = f": {made_in:.2f} s of compiling" if isinstance(made_in, float) else ""
-        click.echo(f"hit: {name} is in the store{saves}")
+        made_for = answer.made_for
+        cpu = "" if made_for is None else f", made for {made_for}, which this machine can run"
+        click.echo(f"hit: {name} is in the store{cpu}{saves}")
     elif answer.near is None and answer.miss is not None and answer.miss.detail:
         click.echo(f"miss: {name} is in the store and cannot be used")
         print_row("because", f"{answer.miss.reason.value} ({answer.miss.detail})")
@@ -170,6 +175,7 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
         "signature": answer.signature,
         "key": None if asked is None else asked.key.hex,
         "parts": {} if asked is None else dict(asked.key.parts),
+        "made_for": answer.made_for,
         "miss": None if answer.miss is None else {"reason": answer.miss.reason.name, "detail": answer.miss.detail},
         "refusal": _refusal_json(answer.refusal),
         "nearest": None

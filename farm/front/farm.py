@@ -293,15 +293,13 @@ class Farm:
 
         # Declared ones are queued at decoration, unless the farm was off then.
         returns = dispatcher.declared.returns(entry.key)
-        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=mode is CompileMode.STRICT)
+        strict = mode is CompileMode.STRICT
+        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=strict, by_call=not strict)
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
-        if pending is not None:
-            if mode is not CompileMode.STRICT:
-                self.settler().settle_if_free(pending)
-        elif not verdicts:
+        if pending is None and not verdicts:
             self._note_call_of_pending(dispatcher, entry)
-        elif entry.take_look():
+        elif pending is None and entry.take_look():
             self._load_past_the_limits(dispatcher, entry)
 
     def _note_call_of_pending(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any]) -> None:
@@ -315,9 +313,7 @@ class Farm:
         returns = dispatcher.declared.returns(entry.key)
         found = self.settler().stored(dispatcher, entry.key, returns)
         if found is not None:
-            pending = self.requests.take(dispatcher, entry, returns, found=found)
-            if pending is not None:
-                self.settler().settle_if_free(pending)
+            self.requests.take(dispatcher, entry, returns, found=found, by_call=True)
 
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""

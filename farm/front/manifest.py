@@ -159,17 +159,28 @@ def read(path: Path) -> tuple[ManifestEntry, ...]:
 
 def write(path: Path, entries: Iterable[ManifestEntry]) -> None:
     """Write a file whole, or leave it as it was. Raises ManifestError."""
+    with _beside(path) as temporary:
+        temporary.write_bytes(text_of(entries).encode())
+        os.replace(temporary, path)
+
+
+def require_writable(path: Path) -> None:
+    """Raises ManifestError if a file could not be written here. Tried, as only the system knows what it permits."""
+    with _beside(path) as temporary:
+        temporary.touch()
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """The name of a file in the same directory, which is gone afterwards."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        try:
-            temporary.write_bytes(text_of(entries).encode())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+        yield temporary
     except OSError as error:
         raise ManifestError(str(path), f"it cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def add(path: Path, entries: Iterable[ManifestEntry]) -> None:

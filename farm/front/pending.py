@@ -86,6 +86,8 @@ class Pending:
     slot: object | None
     """What it holds of the limit on running compiles; None if it holds nothing."""
     batch: bool
+    by_call: bool = False
+    """Whether a call asked, which can run machine code at once if the store has it."""
     answer: "Future[FinalAnswer]" = field(default_factory=SteadyFuture)
     """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
     key: "CompileKey | None" = None

@@ -29,11 +29,12 @@ from farm.front.record import Record
 from farm.front.sources import Problem, ProgramSource, Request, Source, request_of
 from farm.front.supply import Supply
 from farm.job import messages as wire
-from farm.job.functor import CompileFunctor, make_functor
+from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.cpu import Cpu, parse
+from farm.port.load import made_for_cpu
 from farm.port.role import collecting, collects, compiles_for_others
 from farm.port.target import inherited_flags
 from farm.reasons import RefusalReason
@@ -150,6 +151,7 @@ def prewarm(
     workers: int | None = None,
     program: Program | None = None,
     dry_run: bool = False,
+    check: bool = False,
     progress: Tell | None = None,
     decorators: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> PrewarmReport:
@@ -165,6 +167,8 @@ def prewarm(
         Whose main module is run, under another name, for what belongs to `__main__`.
     dry_run
         Look up everything and compile nothing.
+    check
+        The same, and what a program on this machine would load instead, code for a lesser CPU, counts as there.
     progress
         Called in this thread, when a row is done and a few times a second.
     decorators
@@ -175,9 +179,8 @@ def prewarm(
     """
     if compiles_for_others() or collects():
         return PrewarmReport(())
-    run = _Run(
-        {text: None if text == HOST else parse(text) for text in dict.fromkeys(cpus)}, workers, dry_run, progress
-    )
+    wanted = {text: None if text == HOST else parse(text) for text in dict.fromkeys(cpus)}
+    run = _Run(wanted, workers, dry_run, check, progress)
     run.gather(sources, program, decorators)
     return run.finish()
 
@@ -208,6 +211,7 @@ class _Run:
     cpus: dict[str, Cpu | None]
     workers: int | None
     dry_run: bool
+    check: bool
     progress: Tell | None
     rows: dict[tuple[str, ...], PrewarmRow] = field(default_factory=dict)
     jobs: dict[tuple[str, ...], _Job] = field(default_factory=dict)
@@ -261,13 +265,17 @@ class _Run:
         if (config, key) in self.seen:  # from two sources
             return
         self.seen.add((config, key))
-        found = self._store(config).get(functor.key)
+        found: object = self._store(config).get(functor.key)
+        if not isinstance(found, Stored) and self.check and cpu is None:
+            found = self._supply(config).look_further(config, other_keys(functor))
         if isinstance(found, Stored):
-            seconds = found.meta.get("compile_s")
-            took = seconds if isinstance(seconds, float) else None
+            made_for, took = made_for_cpu(found.meta), _seconds(found)
+            detail = "" if found.key == functor.key else f"code for {made_for}, which runs here"
             self.seconds += [] if took is None else [took]
-            self.rows[(*label, key)] = _row(label, Outcome.THERE, seconds=took, size_bytes=found.size_bytes, key=key)
-        elif self.dry_run:
+            self.rows[(*label, key)] = _row(
+                label, Outcome.THERE, seconds=took, size_bytes=found.size_bytes, detail=detail, key=found.key.hex
+            )
+        elif self.dry_run or self.check:
             self.rows[(*label, key)] = _row(label, Outcome.ABSENT, key=key)
         elif config.readonly:
             raise ConfigError("readonly", True, "False: a prewarm writes into the store")
@@ -302,11 +310,11 @@ class _Run:
     def finish(self) -> PrewarmReport:
         """Compile what is missing, and wait for all of it."""
         total = len(self.rows) + len(self.jobs)
-        for number, row in enumerate(list(self.rows.values()), 1):
-            self._tell(number, total, row)
         answered: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
         grace_s = 0.0
         try:
+            for number, row in enumerate(list(self.rows.values()), 1):
+                self._tell(number, total, row)
             for place in sorted(self.jobs):
                 self._submit(place, self.jobs[place], answered)
             while self.jobs:
@@ -333,7 +341,7 @@ class _Run:
 
     def _submit(self, place: tuple[str, ...], job: _Job, answered: "queue.SimpleQueue[tuple[str, ...]]") -> None:
         supply, config = self._supply(job.config), job.config
-        order = Order(job.functor, supply.store_settings(config))
+        order = Order(job.functor, supply.store_settings(config), dead=supply.take_dead())
         function, signature, _ = job.label
         sent = wire.Job(job.functor.key, f"{function}{signature}", pickle.dumps(order), config.job_timeout_s)
         # Somebody waits for all of them: so they get every worker, and at full speed.
@@ -374,9 +382,7 @@ class _Run:
         found = self._store(job.config).get(job.functor.key)
         if not isinstance(found, Stored):
             return replace(row, detail="it was in the store, and is not there any more: the store may be too small")
-        seconds = found.meta.get("compile_s")
-        took = seconds if isinstance(seconds, float) else None
-        detail = "together with what calls it, or by another process"
+        detail, took = "together with what calls it, or by another process", _seconds(found)
         return replace(row, outcome=Outcome.COMPILED, seconds=took, size_bytes=found.size_bytes, detail=detail)
 
     # -- telling ---------------------------------------------------------------------------------------
@@ -404,6 +410,11 @@ def _functor(request: Request, cpu: Cpu | None) -> CompileFunctor:
     # Outside of a caller nothing is entered at all: a function that has one has other flags than one that has none.
     with nullcontext() if flags is None else inherited_flags(flags):
         return make_functor(dispatcher, request.arguments, request.return_type, cpu)
+
+
+def _seconds(found: Stored) -> float | None:
+    seconds = found.meta.get("compile_s")
+    return seconds if isinstance(seconds, float) else None
 
 
 def _row(label: tuple[str, str, str], outcome: Outcome, **more: Any) -> PrewarmRow:

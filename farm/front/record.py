@@ -175,8 +175,8 @@ class Record:
                 key=key.hex,
                 load_time_s=origin.load_s,
                 artifact_bytes=origin.artifact_bytes,
-                cpu=origin.cpu,
                 ended_at=0.0 if pending.here is None else pending.here[1],
+                cpu=origin.cpu,
             )
             self.listeners.emit(lambda: loaded)
 

@@ -9,7 +9,6 @@ were forked; several processes that write one file lose nothing of each other. A
 """
 
 import atexit
-import os
 import warnings
 from collections.abc import Iterator
 from multiprocessing import util
@@ -27,7 +26,7 @@ from farm.front.table import Entry
 from farm.port import flagtext
 from farm.port.dispatch import Types
 from farm.port.failure import headline
-from farm.port.naming import PROGRAM, holds_path, name_of, program_name
+from farm.port.naming import CHILD, PROGRAM, holds_path, names_of, program_name
 from farm.port.role import collects, compiles_for_others
 from farm.port.target import effective_flags
 from farm.port.typetext import NotWritable, write_signature
@@ -66,8 +65,7 @@ class Recording:
             return
         if self.path.exists():
             manifest.read(self.path)
-        elif not os.access(self.path.parent, os.W_OK):
-            raise ManifestError(str(self.path), "it cannot be written: there is no such directory, or it is read-only")
+        manifest.require_writable(self.path)
         self._active = True
         self._program = program_name()  # Python takes `__file__` out of a script's module before it calls `atexit`
         atexit.register(self._write_at_end)
@@ -99,7 +97,13 @@ class Recording:
 
 def entries(program: str | None) -> tuple[ManifestEntry, ...]:
     """Everything that the farms of this process were asked for; `program` is what `__main__` is in it."""
-    return manifest.merged(entry for dispatcher, one in asked() for entry in _written(dispatcher, one, program))
+    everything = list(asked())
+    names = names_of(dispatcher for dispatcher, _ in everything)
+    return manifest.merged(
+        entry
+        for dispatcher, one in everything
+        for entry in _written(dispatcher, one, names.get(id(dispatcher)), program)
+    )
 
 
 def asked() -> Iterator[tuple[FarmDispatcher, Entry[Types, Any]]]:
@@ -111,12 +115,14 @@ def asked() -> Iterator[tuple[FarmDispatcher, Entry[Types, Any]]]:
                     yield dispatcher, entry
 
 
-def _written(dispatcher: FarmDispatcher, entry: Entry[Types, Any], program: str | None) -> Iterator[ManifestEntry]:
+def _written(
+    dispatcher: FarmDispatcher, entry: Entry[Types, Any], found: str | None, program: str | None
+) -> Iterator[ManifestEntry]:
     error = entry.snapshot().error
     if isinstance(error, LiteralsWanted):  # each combination of values has an entry of its own
         return
     how = entry.asked if isinstance(entry.asked, Asked) else Asked(None, None)
-    name, reason = _name(dispatcher)
+    name, reason = (found, None) if found is not None else _nameless(dispatcher)
     if reason is None and error is not None and (not isinstance(error, FarmError) or isinstance(error, CompileFailed)):
         text = headline(error)
         reason = f"it does not compile: {type(error).__name__ if holds_path(text) else text}"
@@ -143,13 +149,10 @@ def _written(dispatcher: FarmDispatcher, entry: Entry[Types, Any], program: str 
     )
 
 
-def _name(dispatcher: FarmDispatcher) -> tuple[str, str | None]:
-    """The name of a function, and why nothing is found under it, or None."""
-    found = name_of(dispatcher)
-    if found is not None:
-        return found, None
+def _nameless(dispatcher: FarmDispatcher) -> tuple[str, str]:
+    """What a function calls itself, and why nothing is found under that."""
     body = dispatcher.py_func
-    home = PROGRAM if body.__module__ == "__mp_main__" else body.__module__
+    home = PROGRAM if body.__module__ == CHILD else body.__module__
     name = f"{home}:{body.__qualname__}"
     if "<lambda>" in name:
         return name, "it is a lambda that no module holds by a name"

@@ -186,7 +186,8 @@ class Report:
         """
         if self._owner_pid != os.getpid():
             return
-        self._wait_until_told()
+        if not self._stopped and not self._farm.settler().installer.is_current():
+            self._farm.requests.wait_until_told(TOLD_S)
         self._keep_unfinished()
         with self._lock:
             first, self._stopped = not self._stopped, True
@@ -198,15 +199,6 @@ class Report:
         timeline = self._timeline(time.monotonic() - self._began)
         for path in self.paths:
             _write(path, trace_of(timeline) if path.suffix == ".json" else page_of(timeline, self._template))
-
-    def _wait_until_told(self) -> None:
-        """Whoever waited for a compile may be here before its listeners were told."""
-        installer = self._farm.settler().installer
-        end = time.monotonic() + TOLD_S
-        while not self._stopped and not installer.is_current() and time.monotonic() < end:
-            if not any(pending.ended for pending in self._farm.requests.all()):
-                return
-            time.sleep(0.002)
 
     def _keep_unfinished(self) -> None:
         if self._stopped:

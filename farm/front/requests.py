@@ -94,8 +94,11 @@ class Requests:
         waited: bool = False,
         batch: bool = False,
         found: "Stored | None" = None,
+        by_call: bool = False,
     ) -> Pending | None:
         """Take the entry and hand it over; None if it is not ours to compile. `found` is what the store has for it.
+
+        `by_call`: a call asks, and does not wait. What the store has is then installed, if nobody compiles.
 
         Whoever is interrupted in here, by Ctrl-C, gives it up: a job that a worker has may go on, and the next call
         asks again. What is done on the way out may be done twice, as nobody can know how far it was.
@@ -111,7 +114,7 @@ class Requests:
                     if slot is not None:
                         self._record.profiler.release(slot)
                     return None
-                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch)
+                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch, by_call)
                 entry.asked = Asked(return_type, pending.caller_flags)
                 self._pending[flight] = pending
             if found is not None:

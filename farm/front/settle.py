@@ -144,13 +144,17 @@ class Settler:
         self._deliver(pending)
 
     def _deliver(self, pending: Pending) -> None:
-        """From here on the installer settles it, unless somebody waits for it and comes first."""
+        """From here on the installer settles it, unless somebody waits for it and comes first.
+
+        A call settles what the store had before the installer hears of it. That thread would come first as often as
+        not, and the call would run in Python though its code was there.
+        """
         self._record.tell_started(pending)
         self.installer.start()
-        if not pending.batch:
-            # Before the installer hears of it: with the lock in its hands, the call would run its fallback.
-            self.settle_if_free(pending)
-        pending.when_answered(self.installer.arrive)
+        if pending.by_call:
+            self._settle_if_free(pending)
+        if not pending.settled:
+            pending.when_answered(self.installer.arrive)
 
     @staticmethod
     def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
@@ -201,7 +205,7 @@ class Settler:
 
     # -- settling --------------------------------------------------------------------------------------
 
-    def settle_if_free(self, pending: Pending) -> None:
+    def _settle_if_free(self, pending: Pending) -> None:
         """Settle now if nobody compiles and nothing has to be compiled: a call whose code is in the store runs it.
 
         What this process compiles itself is the installer's: the call does not wait for it.

@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,7 @@ from farm.front.pending import Asked
 from farm.front.program import Program
 from farm.port import describe, flagtext
 from farm.port.dispatch import parse_signature
-from farm.port.naming import PROGRAM, find, name_of, program_name
+from farm.port.naming import PROGRAM, find, names_of, program_name
 from farm.port.typetext import NotReadable, NotWritable, read_signature, write_signature
 
 SHIPPED: Path = Path("farm-manifest.jsonl")
@@ -212,14 +212,14 @@ class ProgramSource:
         yield from _noted(lambda module: module == PROGRAM)
 
 
-def _noted(belongs: Any) -> Iterator[Request]:
+def _noted(belongs: Callable[[str], bool]) -> Iterator[Request]:
     """What dispatchers of these modules were asked for while they were imported."""
-    for dispatcher, entry in recording.asked():
-        body = dispatcher.py_func
-        if belongs(str(body.__module__)):
-            how = entry.asked if isinstance(entry.asked, Asked) else Asked(None, None)
-            name = name_of(dispatcher) or f"{body.__module__}:{body.__qualname__}"
-            yield _request(name, dispatcher, entry.key, how)
+    found = [(one, entry) for one, entry in recording.asked() if belongs(str(one.py_func.__module__))]
+    names = names_of(dispatcher for dispatcher, _ in found)
+    for dispatcher, entry in found:
+        how = entry.asked if isinstance(entry.asked, Asked) else Asked(None, None)
+        name = names.get(id(dispatcher)) or f"{dispatcher.py_func.__module__}:{dispatcher.py_func.__qualname__}"
+        yield _request(name, dispatcher, entry.key, how)
 
 
 def _request(name: str, dispatcher: Any, arguments: tuple[Any, ...], how: Asked) -> Request:

@@ -58,6 +58,9 @@ class Keeps(Protocol):
     def get(self, key: CompileKey) -> Stored | Miss:
         """The artifact under a key."""
 
+    def contains(self, key: CompileKey) -> bool:
+        """Whether there is something under a key."""
+
     def put(self, artifact: Artifact) -> object:
         """Keep an artifact."""
 
@@ -169,7 +172,7 @@ class Supply:
 
     def look_further(self, config: Config, others: Iterable[CompileKey]) -> Stored | None:
         """The first of these artifacts that the store has and this CPU can run. That one is not there is no miss."""
-        store = None if self._given_store is not None else self.store(config)
+        store = self._given_store or self.store(config)
         if store is None:
             return None
         for key in others:

@@ -5,19 +5,21 @@ nearest artifact is one of the same function if there is one, then the one whose
 the newest. In what the two differ comes from their outlines: this side's is made on the spot.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from farm.errors import NotShippable, SignatureError, told
 from farm.front.dispatcher import FarmDispatcher
-from farm.job.functor import key_parts, make_functor
+from farm.job.functor import key_parts, make_functor, other_keys
 from farm.job.key import CompileKey
 from farm.job.outline import OUTLINE, Outline, outline, type_text, unpack
 from farm.job.sentences import Difference, differences, surroundings
 from farm.pool.nested import key_told
 from farm.port import target
 from farm.port.dispatch import parse_signature
+from farm.port.load import LoadRefused, require_cpu
 from farm.reasons import MissReason, RefusalReason
 from farm.store.artifact import Miss, Stored
 from farm.store.catalog import Entry, Unreadable
@@ -36,6 +38,8 @@ class Asked:
     key: CompileKey
     outline: Outline
     """With target and toolchain."""
+    others: tuple[CompileKey, ...] = ()
+    """Under which code for lesser CPUs lies, that this one can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Answer:
     asked
         None for what has no key; then `refusal` says why it is compiled in the program, each time.
     stored
-        The artifact, if it is a hit.
+        The artifact, if it is a hit: made for this CPU, or for a lesser one.
     miss
         Why it is none: absent, or there and not to be used.
     near
@@ -76,6 +80,13 @@ class Answer:
     def hit(self) -> bool:
         """Whether a call would load it."""
         return self.stored is not None
+
+    @property
+    def made_for(self) -> str | None:
+        """The lesser CPU that a hit was made for; None for this one."""
+        if self.stored is None or self.asked is None or self.stored.key == self.asked.key:
+            return None
+        return str(_target_of(self.stored.meta).get("cpu", "another CPU"))
 
 
 def ask(dispatcher: FarmDispatcher, signature: Any) -> tuple[Asked, ...]:
@@ -116,12 +127,12 @@ def why(store: DiskStore, dispatcher: FarmDispatcher, signature: Any, entries: I
     except SignatureError:
         raise
     except NotShippable as refusal:
-        return Answer(dispatcher.label, text, refusal=refusal)
+        return Answer(_label(dispatcher), text, refusal=refusal)
     except Exception as error:  # the walk meets the user's objects, and what they do when they are looked at
-        return Answer(dispatcher.label, text, refusal=NotShippable(RefusalReason.HAND_OVER_FAILED, told(error)))
+        return Answer(_label(dispatcher), text, refusal=NotShippable(RefusalReason.HAND_OVER_FAILED, told(error)))
     first: Answer | None = None
     for asked in all_asked:
-        found = store.peek(asked.key)
+        found = _look(store, asked)
         if isinstance(found, Stored):
             return Answer(asked.function, asked.signature, asked, stored=found)
         first = first or Answer(asked.function, asked.signature, asked, miss=found)
@@ -130,6 +141,20 @@ def why(store: DiskStore, dispatcher: FarmDispatcher, signature: Any, entries: I
         return first
     near = nearest(first.asked, entries)
     return Answer(first.function, first.signature, first.asked, miss=first.miss, near=near)
+
+
+def _look(store: DiskStore, asked: Asked) -> Stored | Miss:
+    """As a call does: its own key, then code for lesser CPUs."""
+    own = store.peek(asked.key)
+    if isinstance(own, Stored):
+        return own
+    for key in asked.others:
+        found = store.peek(key)
+        if isinstance(found, Stored):
+            with suppress(LoadRefused):
+                require_cpu(found.meta)
+                return found
+    return own
 
 
 def nearest(asked: Asked, entries: Iterable[Entry | Unreadable]) -> Near | None:
@@ -164,12 +189,18 @@ def between(one: Entry, other: Entry) -> tuple[tuple[str, ...], tuple[Difference
 
 def _asked(dispatcher: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None) -> Asked:
     if dispatcher.targetoptions.get("forceobj"):
-        raise NotShippable(RefusalReason.OBJECT_MODE, dispatcher.label)
-    key = make_functor(dispatcher, arguments, return_type).key  # refuses what cannot travel, as a call does
+        raise NotShippable(RefusalReason.OBJECT_MODE, _label(dispatcher))
+    functor = make_functor(dispatcher, arguments, return_type)  # refuses what cannot travel, as a call does
     parts = key_parts(dispatcher, arguments, return_type, None)
     around = surroundings(target.target(), target.toolchain())
     outlined = (*outline(parts, arguments, return_type), *around)
-    return Asked(dispatcher.label, _signature_text(arguments), key, outlined)
+    others = tuple(other_keys(functor))
+    return Asked(_label(dispatcher), _signature_text(arguments), functor.key, outlined, others)
+
+
+def _label(dispatcher: FarmDispatcher) -> str:
+    """`module.qualname` as its artifact tells it: what a script defines gets the name of its module late."""
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
 
 
 def _signature_text(arguments: tuple[Any, ...]) -> str:
@@ -177,9 +208,14 @@ def _signature_text(arguments: tuple[Any, ...]) -> str:
 
 
 def _outline_of(one: Entry) -> Outline:
-    found = [one.meta.get(name) for name in ("target", "versions")]
-    made_for, versions = (content if isinstance(content, dict) else {} for content in found)
-    return (*unpack(one.meta.get(OUTLINE)), *surroundings(made_for, versions))
+    versions = one.meta.get("versions")
+    around = surroundings(_target_of(one.meta), versions if isinstance(versions, dict) else {})
+    return (*unpack(one.meta.get(OUTLINE)), *around)
+
+
+def _target_of(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = meta.get("target")
+    return found if isinstance(found, dict) else {}
 
 
 def _parts_that_differ(one: Entry, key: CompileKey) -> tuple[str, ...]:

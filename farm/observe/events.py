@@ -113,9 +113,9 @@ class LoadFinished(SignatureEvent):
     key: str
     load_time_s: float
     artifact_bytes: int
+    ended_at: float = 0.0
     cpu: str = ""
     """What the artifact was made for: not always the CPU that it runs on."""
-    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

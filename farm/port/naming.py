@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,27 +33,38 @@ class NoSuchName(LookupError):
 
 def name_of(obj: object) -> str | None:
     """`module:qualname` under which exactly this object is found, or another name that a module holds it by."""
-    found = describe.by_name(obj)
-    if found is not None:
-        return f"{_home(found[0].__name__)}:{found[1]}"
+    return names_of([obj]).get(id(obj))
+
+
+def names_of(objects: Iterable[object]) -> dict[int, str]:
+    """The name of each object that has one, by its id. Modules are gone through once, for what has no other name."""
+    names: dict[int, str] = {}
+    nameless: dict[int, object] = {}
+    for obj in objects:
+        found = describe.by_name(obj) or _held_at_home(obj)
+        if found is None:
+            nameless[id(obj)] = obj
+        else:
+            names[id(obj)] = f"{_home(found[0].__name__)}:{found[1]}"
+    if nameless:
+        for home, module in sorted(list(sys.modules.items())):
+            if isinstance(module, types.ModuleType) and home != CHILD:  # a program may put anything there
+                for name, one in sorted(list(vars(module).items())):
+                    if id(one) in nameless and name.isidentifier():
+                        names.setdefault(id(one), f"{home}:{name}")
+    return names
+
+
+def _held_at_home(obj: object) -> tuple[types.ModuleType, str] | None:
     home = describe.imported(describe.home(obj))
-    others = [module for name, module in sorted(sys.modules.items()) if module is not home and name != CHILD]
-    for module in (home, *others):
-        name = None if module is None else _held(module, obj)
-        if module is not None and name is not None:
-            return f"{_home(module.__name__)}:{name}"
-    return None
+    if not isinstance(home, types.ModuleType):
+        return None
+    held = sorted(name for name, one in list(vars(home).items()) if one is obj and name.isidentifier())
+    return (home, held[0]) if held else None
 
 
 def _home(module: str) -> str:
     return PROGRAM if module == CHILD else module
-
-
-def _held(module: types.ModuleType, obj: object) -> str | None:
-    if not isinstance(module, types.ModuleType):  # a program may put anything into sys.modules
-        return None
-    names = sorted(name for name, one in list(vars(module).items()) if one is obj and name.isidentifier())
-    return names[0] if names else None
 
 
 def find(name: str) -> Any:

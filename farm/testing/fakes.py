@@ -57,7 +57,8 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._artifacts)
 
-    def __contains__(self, key: CompileKey) -> bool:
+    def contains(self, key: CompileKey) -> bool:
+        """Whether there is an artifact under a key."""
         return key in self._artifacts
 
     def get(self, key: CompileKey) -> Stored | Miss:

@@ -7,8 +7,8 @@ The store lies in pytest's cache directory, or where `--farm-cache` says, and is
 pytest-xdist share it. FARM_CACHE_DIR, if it is set, comes before pytest's cache directory.
 """
 
+from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,61 +18,24 @@ from farm.config import default_cache_dir
 from farm.front import ends
 from farm.front.default import default_farm
 from farm.front.farm import Farm
-from farm.observe.events import CompiledLocally, CompileFailed, CompileFinished, Event
+from farm.observe.stats import Counters
 
 WAIT_S: Final = 120.0
 """How long `--farm-no-compile` waits for what a test left compiling, so that no other test is blamed. A guess."""
+SUMMED: Final = ("loaded", "compiled", "local", "failed", "saved_s", "compile_s")
 OUTPUT: Final = "farm_compiles"
-
-
-@dataclass(slots=True)
-class Compiles:
-    """What the farms of a process did. Heard from their threads; appending and adding need no lock of ours."""
-
-    loaded: int = 0
-    saved_s: float = 0.0
-    failed: int = 0
-    made: list[tuple[str, float]] = field(default_factory=list)
-    """(what was compiled and where, seconds)."""
-    local: set[tuple[str, str]] = field(default_factory=set)
-
-    def on_event(self, event: Event) -> None:
-        """Hear of one event, of any farm."""
-        match event:
-            case CompiledLocally(function=function, signature=signature):
-                self.local.add((function, signature))
-            case CompileFinished(used_persistent_cache=True):
-                self.loaded += 1
-                self.saved_s += event.saved_s
-            case CompileFinished():
-                where = "in this process" if (event.function, event.signature) in self.local else "in a worker"
-                text = f"{event.function}({event.signature}) {where}, {event.compile_time_s:.2f} s"
-                self.made.append((text, event.compile_time_s))
-            case CompileFailed():
-                self.failed += 1
-
-    def sums(self) -> dict[str, float]:
-        """What a worker of pytest-xdist tells its master."""
-        return {
-            "loaded": self.loaded,
-            "saved_s": self.saved_s,
-            "failed": self.failed,
-            "compiled": len(self.made),
-            "compile_s": sum(seconds for _, seconds in self.made),
-        }
+"""Under this name a worker of pytest-xdist tells its sums."""
 
 
 class Plugin:
-    """The hooks of one run."""
+    """The hooks of one run. Counters are right as soon as a wait has ended; events would come a little later."""
 
     def __init__(self, config: pytest.Config, store: Path, *, no_compile: bool) -> None:
         self.config, self.store, self.no_compile = config, store, no_compile
-        self.compiles = Compiles()
-        self.sums = Compiles().sums()
-        self._stop_watching = ends.watch(self._listen)
-
-    def _listen(self, farm: Farm) -> None:
-        farm.add_listener(self.compiles)
+        self._counters: list[Counters] = []
+        """Of every farm there was: a farm that a test has made and dropped did its compiles all the same."""
+        self._elsewhere: list[dict[str, float]] = []
+        self._stop_watching = ends.watch(lambda farm: self._counters.append(farm.record.counters))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -90,17 +53,12 @@ class Plugin:
         """One phase of a test. What it compiles is its own: at its end nothing is on its way any more."""
         if not self.no_compile:
             return (yield)
-        before = len(self.compiles.made)
+        before = self._compiles()
         result = yield
-        for farm in ends.farms():
-            if isinstance(farm, Farm) and not farm.closed and not farm.wait(WAIT_S):
-                pytest.fail(f"a compile of this test has not ended within {WAIT_S:g} s: {farm!r}", pytrace=False)
-            if isinstance(farm, Farm):
-                farm.requests.wait_until_told(WAIT_S)
-                farm.record.listeners.flush()
-        compiled = [text for text, _ in self.compiles.made[before:]]
+        self._wait()
+        compiled = self._compiles() - before
         if compiled:
-            lines = "\n".join(f"  {text}" for text in compiled)
+            lines = "\n".join(f"  {function} {where}" for function, where in sorted(compiled))
             pytest.fail(
                 f"--farm-no-compile: not in the store {self.store}, and so compiled:\n{lines}\n"
                 "Run the tests once without the option, or fill the store with `farm prewarm`.",
@@ -108,38 +66,49 @@ class Plugin:
             )
         return result
 
+    def _wait(self) -> None:
+        for farm in ends.farms():
+            if isinstance(farm, Farm) and not farm.closed and not farm.wait(WAIT_S):
+                pytest.fail(f"a compile of this test has not ended within {WAIT_S:g} s: {farm!r}", pytrace=False)
+
+    def _compiles(self) -> Counter[tuple[str, str]]:
+        """How often each function was compiled, and where."""
+        found: Counter[tuple[str, str]] = Counter()
+        for counters in self._counters:
+            for name, one in counters.stats().per_function.items():
+                found[name, "in a worker"] += one.compiled
+                found[name, "in this process"] += one.local
+        return found
+
+    def _sums(self) -> dict[str, float]:
+        all_stats = [counters.stats() for counters in self._counters]
+        return {name: sum(getattr(stats, name) for stats in all_stats) for name in SUMMED}
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the master of pytest-xdist what this process did, or add it to the sum."""
+        """Tell the master of pytest-xdist what this process did."""
         for farm in ends.farms():
             if isinstance(farm, Farm) and not farm.closed:
                 farm.wait(WAIT_S)
-                farm.requests.wait_until_told(WAIT_S)
-                farm.record.listeners.flush()
         self._stop_watching()
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
-            output[OUTPUT] = self.compiles.sums()
-        else:
-            self._add(self.compiles.sums())
+            output[OUTPUT] = self._sums()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Hear from a worker of pytest-xdist; one that crashed says nothing."""
-        self._add(getattr(node, "workeroutput", {}).get(OUTPUT, {}))
-
-    def _add(self, sums: dict[str, float]) -> None:
-        for name, number in sums.items():
-            self.sums[name] += number
+        self._elsewhere.append(getattr(node, "workeroutput", {}).get(OUTPUT, {}))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """One line: what was loaded and saved, what was compiled."""
-        sums = self.sums
+        parts = (self._sums(), *self._elsewhere)
+        sums = {name: sum(part.get(name, 0) for part in parts) for name in SUMMED}
         if not any(sums.values()):
             return
-        failed = f", {sums['failed']:g} failed" if sums["failed"] else ""
+        failed = f", {sums['failed']} failed" if sums["failed"] else ""
         terminalreporter.write_line(
-            f"farm: {sums['loaded']:g} loaded ({sums['saved_s']:.1f} s of compiling saved), "
-            f"{sums['compiled']:g} compiled ({sums['compile_s']:.1f} s){failed}; store: {self.store}"
+            f"farm: {sums['loaded']} loaded ({sums['saved_s']:.1f} s of compiling saved), "
+            f"{sums['compiled'] + sums['local']} compiled ({sums['compile_s']:.1f} s){failed}; store: {self.store}"
         )
 
 

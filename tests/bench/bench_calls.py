@@ -54,7 +54,7 @@ def pending_cost(body: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
         ours = farm.njit(body, farm=barn, fallback="python")
         ours(*arguments)
         differences = []
-        while barn.pending(ours, ours.types_of_call(arguments)) is not None and len(differences) < ROUNDS:
+        while barn.requests.all() and len(differences) < ROUNDS:
             differences.append(seconds(ours, arguments, 2000) - seconds(body, arguments, 2000))
         if len(differences) < 5:
             raise SystemExit("the compile was over before five rounds were measured: try again")

@@ -288,6 +288,23 @@ def test_a_non_function_is_refused_by_name() -> None:
         farm.njit(3)
 
 
+@pytest.mark.concurrency
+def test_the_first_call_of_what_the_store_has_runs_machine_code_however_quick_the_installer_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is given it begins to settle at once: so it must not be given what the call can settle."""
+    for fallback_calls in (1, 0):
+        with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
+            installer = barn.settler().installer
+            function = farm.njit(lambda x: x * x * x + 7, farm=barn)
+            if not fallback_calls:
+                monkeypatch.setattr(installer, "arrive", lambda pending: pytest.fail("the installer was asked"))
+            assert function(3) == 34
+            assert barn.stats().fallback_calls == fallback_calls
+            assert function.wait(60)
+    assert barn.stats().loaded == barn.stats().fallback_avoided == 1
+
+
 @pytest.mark.parametrize("mode", ["async", "strict"])
 def test_what_was_declared_while_the_farm_was_off_is_compiled_as_declared(barn: farm.Farm, mode: str) -> None:
     """Its signatures were not queued, so the first call after asks for them: with the return type that they have."""

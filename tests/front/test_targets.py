@@ -299,6 +299,7 @@ def test_what_cannot_be_made_for_another_cpu_is_an_answer_and_no_exception(barn:
     assert [answer.reason for answer in refused] == [RefusalReason.ARRAY_TOO_LARGE, RefusalReason.OBJECT_MODE], refused
     outer, _ = functions(barn)
     assert isinstance(ask(outer), Built)
+    assert not barn.settler().supply.has_pool, "no worker is asked what is known here"
     barn.close()
     closed = ask(outer)
     assert isinstance(closed, Rejected) and closed.reason is RefusalReason.NO_POOL

@@ -139,5 +139,5 @@ def test_a_report_that_fails_ends_no_installer(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(UsageReport, "pause_s", fails)
     with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
         one = farm.njit(lambda x: x * 2, farm=barn)
-        assert one(1.0) == 2.0 and barn.wait(60)
-        assert barn.stats().compiled == 1
+        assert one(1.0) == 2.0
+        eventually(lambda: barn.stats().compiled == 1)  # nobody waits for it, so the installer has to do it

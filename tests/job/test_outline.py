@@ -102,6 +102,15 @@ def test_more_of_what_edits_are_told_as() -> None:
     assert found == ["`score` changed: its constants are in another order"]
 
 
+def test_what_follows_from_another_difference_is_not_told() -> None:
+    """One more constant moves the order of all."""
+    found = told(PROGRAM, PROGRAM.replace("x + 7", "x + 7 + 8"))
+    assert found == [
+        "the bytecode of callee `inner` (of `helper`) changed",
+        "callee `inner` (of `helper`) changed: constant nothing -> 8",
+    ]
+
+
 def test_other_argument_types_are_told_by_their_places() -> None:
     assert told(PROGRAM, PROGRAM, (int64, ARRAY)) == ["argument 1: float64 -> int64"]
 

@@ -124,5 +124,5 @@ def test_flush_reaches_those_who_have_it() -> None:
 def test_finished_carries_what_the_design_names() -> None:
     names = "compile_count compile_time_s cumulative_compile_time_s used_persistent_cache queue_time_s load_time_s"
     assert set(CompileFinished.__dataclass_fields__) == {
-        "function", "signature", *names.split(), "worker", "artifact_bytes", "saved_s", "cpu"
+        "function", "signature", *names.split(), "worker", "artifact_bytes", "cpu", "saved_s"
     }  # fmt: skip

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from once import once
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -38,20 +39,22 @@ EQUIVALENT = {
 }
 
 
-def make(folder: Path, *words: str, seed: str = "0", here: Path = HERE) -> dict[str, Parts | NotShippable]:
+def make(
+    folder: Path, *words: str, seed: str = "0", here: Path = HERE, each: bool = False
+) -> dict[str, Parts | NotShippable]:
     out = folder / f"made-{len(list(folder.iterdir()))}"
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    subprocess.run([sys.executable, str(here / "maker.py"), str(out), *words], check=True, timeout=300, env=environment)
+    command = [sys.executable, str(here / "maker.py"), *(["--each"] if each else []), str(out), *words]
+    subprocess.run(command, check=True, timeout=300, env=environment)
     found: dict[str, Parts | NotShippable] = pickle.loads(out.read_bytes())
     return found
 
 
 def again(folder: Path, made: Made, *names: str, seed: str = "0", here: Path = HERE) -> Made:
     """Compiled again, each in a process that has compiled nothing."""
-    found: Made = {}
-    for name in names:
-        found |= make(folder, f"{name}={made[name].meta['symbol_base']}", seed=seed, here=here)  # type: ignore[arg-type]
-    return found
+    words = (f"{name}={made[name].meta['symbol_base']}" for name in names)
+    found = make(folder, *words, seed=seed, here=here, each=True)
+    return {name: parts for name, parts in found.items() if isinstance(parts, Parts)}
 
 
 @pytest.fixture(scope="module")
@@ -59,23 +62,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("made")
 
 
+def travelling(folder: Path, *names: str) -> Made:
+    return {name: parts for name, parts in make(folder, *names).items() if isinstance(parts, Parts)}
+
+
 @pytest.fixture(scope="module")
-def made(folder: Path) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """All of them in one process, as a worker that does one job after the other."""
-    found = make(folder, *SUBJECTS)
-    return {name: parts for name, parts in found.items() if isinstance(parts, Parts)}
+    return once(tmp_path_factory, "made", lambda folder: travelling(folder, *SUBJECTS))
 
 
 @pytest.fixture(scope="module")
-def fresh(folder: Path, made: Made) -> Made:
+def fresh(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Made:
     """Compiled again under the same names, each by a process that has compiled nothing."""
-    return again(folder, made, *made)
+    return once(tmp_path_factory, "fresh", lambda folder: again(folder, made, *made))
 
 
 @pytest.fixture(scope="module")
-def other(folder: Path, made: Made) -> Made:
+def other(tmp_path_factory: pytest.TempPathFactory, made: Made) -> Made:
     """Compiled once more, under other names."""
-    return {name: parts for name, parts in make(folder, *made).items() if isinstance(parts, Parts)}
+    return once(tmp_path_factory, "other", lambda folder: travelling(folder, *made))
 
 
 def tampered(parts: Parts, **changes: object) -> Parts:

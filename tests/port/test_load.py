@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from once import once
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,7 +30,7 @@ def run_maker(out: Path, names: list[str]) -> dict[str, Parts | NotShippable]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Parts | NotShippable]:
-    return run_maker(tmp_path_factory.mktemp("parts") / "all", list(SUBJECTS))
+    return once(tmp_path_factory, "parts", lambda folder: run_maker(folder / "all", list(SUBJECTS)))
 
 
 def entry(made: dict[str, Parts | NotShippable], name: str):

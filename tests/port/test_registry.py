@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from once import once
 
 # A registration cannot be taken back, so each is made in a fork, of a process that has compiled much of numba's own.
 PROGRAM = """
@@ -59,8 +60,8 @@ FOR_ANY_FUNCTION = {"overload of numpy", "overload_method", "overload_attribute"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[str]]:
-    return dict(zip(WAYS, found_by(*WAYS.values()), strict=True))
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return once(tmp_path_factory, "found", lambda _: dict(zip(WAYS, found_by(*WAYS.values()), strict=True)))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -118,6 +118,13 @@ def test_a_type_without_a_text_is_a_pickle_beside_what_it_is() -> None:
     assert arguments == (kind, kind, things.Money("CHF")) and return_type == things.Money("EUR")
 
 
+def test_what_its_text_would_not_bring_back_is_a_pickle_too() -> None:
+    kind = types.List(types.int64, True, [1])  # numba knows what is in it
+    text, _, pickles = write_signature([kind], None)
+    assert text.startswith("(pickled(0, 'reflected list(int64)")
+    assert read_signature(text, None, pickles)[0][0].initial_value == [1]
+
+
 def test_a_pickle_is_the_same_from_every_process() -> None:
     program = (
         "import numba; [numba.types.UniTuple(numba.types.int64, n) for n in range(50)];"

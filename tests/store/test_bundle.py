@@ -221,7 +221,7 @@ def test_members_that_are_no_artifacts_are_passed_over_and_the_rest_comes(
         (odd(name_of(last), tarfile.SYMTYPE, link="/etc/passwd"), b""),
         (odd(name_of(last), tarfile.LNKTYPE, link=name_of(good)), b""),
         (odd(name_of(last), tarfile.CHRTYPE), b""),
-        (odd(name_of(last), tarfile.FIFOTYPE), b""),
+        (odd(name_of(last), tarfile.FIFOTYPE, len(encode(last))), encode(last)),
         (odd(name_of(last), tarfile.DIRTYPE), b""),
         (odd("././@LongLink", tarfile.GNUTYPE_LONGNAME, 100), b"a" * 100),
         (odd("pax", tarfile.XHDTYPE, 30), b"30 path=../../../../etc/passwd"),

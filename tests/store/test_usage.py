@@ -43,6 +43,18 @@ def test_what_programs_add_is_summed(root: Path, places: Places) -> None:
     assert file_of(root).stat().st_mode & 0o777 == 0o600
 
 
+def test_in_a_shared_store_every_member_can_add(root: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("farm.store.disk.group_id", lambda root, group: os.getgid())
+    store = DiskStore(root, group="of its own")
+    store.put(make())
+    assert store.places is not None and usage.add(store.places, ONE, 1.0)
+    status = file_of(root).stat()
+    assert (status.st_mode & 0o777, status.st_gid) == (0o660, os.getgid())
+    usage.add(store.places, ONE, 1.0)
+    usage.shorten(store.places)
+    assert file_of(root).stat().st_mode & 0o777 == 0o660 and usage.total(store.places).programs == 2
+
+
 def test_nothing_is_made_where_there_is_no_store(root: Path) -> None:
     places = Places(root, "v1", DiskStore(root)._rule)
     assert not usage.add(places, ONE, 1.0)

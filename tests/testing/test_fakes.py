@@ -144,7 +144,7 @@ def test_a_memory_store_gives_back_what_was_put_and_nothing_else() -> None:
     found = store.get(key)
     assert isinstance(found, Stored)
     assert (found.meta, found.code, found.bitcode(), found.digest) == ({"number": 1}, b"code", b"bitcode", digest)
-    assert store.stored_keys() == (key,) and key in store
+    assert store.stored_keys() == (key,) and store.contains(key)
     assert isinstance(store.get(CompileKey.from_parts({"function": b"b"})), Miss)
 
 

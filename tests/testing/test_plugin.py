@@ -43,7 +43,7 @@ def test_what_one_run_compiled_the_next_one_loads_from_a_store_in_pytests_cache(
         [
             "*test_triple*",
             "--farm-no-compile: not in the store *.pytest_cache*farm*, and so compiled:",
-            "  test_one.triple(int64) in a worker, * s",
+            "  test_one.triple in a worker",
             "Run the tests once without the option, or fill the store with `farm prewarm`.",
             "farm: 0 loaded (0.0 s of compiling saved), 1 compiled (* s); store: *",
         ]
@@ -92,6 +92,4 @@ def test_what_a_fixture_or_another_farm_compiles_fails_the_test_that_it_was_for(
     )
     result = run("--farm-no-compile")
     result.assert_outcomes(passed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        ["*<lambda>(int64) in a worker*", "*<lambda>(int64) in this process*"], consecutive=False
-    )
+    result.stdout.fnmatch_lines(["*<lambda> in a worker*", "*<lambda> in this process*"], consecutive=False)

@@ -2,7 +2,8 @@
 
 In a process that other tests have run in, numba may have registrations that enter every key. A step is a command
 line, or one of these: ["compile"] has workers of a farm compile what `kernels.work()` calls; ["damage", name] cuts the
-artifacts of a function off; ["forge", name] changes 3.25 to 4.25 in its machine code, and every digest with it.
+artifacts of a function off; ["forge", name] changes 3.25 to 4.25 in its machine code, and every digest with it;
+["readonly", ...] is a command line in a store that is used read-only.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ def _compile() -> None:
 
 
 def _files_of(name: str) -> list[Path]:
-    return [path for path in Path("cache").rglob("*.farm") if f'"function":"{name}"'.encode() in path.read_bytes()]
+    return [path for path in Path("cache").glob("v1/??/*.farm") if f'"function":"{name}"'.encode() in path.read_bytes()]
 
 
 def _forge(name: str) -> None:
@@ -95,7 +96,8 @@ def _main() -> None:
             elif run[0] == "forge":
                 _forge(run[1])
             else:
-                done = CliRunner().invoke(main, run)
+                readonly = run[0] == "readonly"
+                done = CliRunner().invoke(main, run[readonly:], env={"FARM_READONLY": "1" if readonly else "0"})
                 assert done.exception is None or isinstance(done.exception, SystemExit), done.output
                 result = [done.exit_code, done.stdout, done.stderr]
         print(json.dumps(result), flush=True)

@@ -214,6 +214,18 @@ def test_links_inside_a_copy_lead_nowhere(filled, tmp_path: Path) -> None:
     assert modes(outside) == {(True, 0o700), (False, 0o600)}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_made_by_root_all_of_it_is_roots(filled, tmp_path: Path) -> None:
+    low = tmp_path / "low"
+    filled.run("cache", "lower", str(low))
+    for path in (low, *low.rglob("*")):
+        os.chown(path, 12345, 12345)
+    assert not accepted(low, set())
+    assert filled.run("cache", "lower", str(low)).exit_code == 0
+    assert accepted(low, keys(filled.cache_dir))
+    assert {path.stat().st_uid for path in (low, *low.rglob("*"))} == {0}
+
+
 @pytest.mark.skipif(not FARM.exists(), reason="the command is not installed beside this Python")
 def test_the_installed_commands_take_artifacts_along(tmp_path: Path) -> None:
     put(tmp_path / "cache", "f")

@@ -53,6 +53,8 @@ STEPS: Final[dict[str, tuple[dict[str, str], list[str]]]] = {
     "forged": ({}, ["cache", "verify", "--recompile", "9", "--json"]),
     "after": ({}, ["cache", "verify", "--recompile", "9"]),
     "stats": ({}, ["cache", "stats", "--json"]),
+    "forge again": ({}, ["forge", "kernels.scaled"]),
+    "forged again": ({}, ["readonly", "cache", "verify", "--recompile", "9"]),
 }
 
 
@@ -109,8 +111,17 @@ def test_what_differs_is_told_and_moved_aside(session: dict[str, Done]) -> None:
     differing = [one for one in json.loads(done.stdout)["recompiled"] if one["outcome"] == "differs"]
     assert differing[0]["differences"] and len(differing[0]["bad"]) == 64
     assert "differs " in done.stderr
+
+
+def test_what_was_moved_aside_is_bad_no_more(session: dict[str, Done]) -> None:
     assert session["after"].exit_code == 0, "what is left, or was compiled in its place, is good"
     assert json.loads(session["stats"].stdout)["quarantined"] == 1
+
+
+def test_a_difference_is_told_in_full(session: dict[str, Done]) -> None:
+    done = session["forged again"]
+    assert done.exit_code == 1 and "is not what compiling it again gives" in done.stdout
+    assert "The file was left where it is\n" in done.stdout and "run `farm cache clear`" not in done.stdout
 
 
 def test_bad_files_are_told_and_moved_to_quarantine(shell) -> None:

@@ -157,9 +157,8 @@ def test_the_programs_directory_stays_off_the_path_if_the_user_says_so(folder: P
     assert ended([str(FARM), "run", *words], folder, PYTHONSAFEPATH="1") == plain
 
 
-def test_numbas_decorators_are_the_farms_and_mode_says_when_calls_compile(tmp_path: Path) -> None:
-    text = "import numba, farm\nf = numba.njit(lambda x: x**5)\nprint(f(10**9) == 10**45, farm.stats().compiled)\n"
-    (tmp_path / "program.py").write_text(text)
-    command = [str(FARM), "run", "--mode", "strict", "program.py"]
-    assert ended(command, tmp_path) == Ended(0, "False 1\n", "")
-    assert ended([str(FARM), "run", "program.py"], tmp_path, FARM_ENABLED="0") == Ended(0, "True 0\n", "")
+def test_numbas_decorators_are_the_farms_and_mode_says_when_calls_compile(folder: Path, warm: Warm) -> None:
+    text = "import numba\nf = numba.njit(lambda x: x)\nprint(type(f).__name__, f.mode_now.value)\n"
+    (folder / "decorated.py").write_text(text)
+    assert warm("run", "--mode", "strict", "decorated.py") == Ended(0, "FarmDispatcher strict\n", "")
+    assert warm("run", "decorated.py") == Ended(0, "FarmDispatcher async\n", "")

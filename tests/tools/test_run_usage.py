@@ -12,7 +12,7 @@ def test_a_program_that_is_not_there_is_a_sentence_and_exit_code_2(shell) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--record", "none/m.jsonl", "x.py"), "m.jsonl: it cannot be written: there is no such directory, or it is"),
+        (("--record", "none/m.jsonl", "x.py"), "m.jsonl: it cannot be written: No such file or directory"),
         (("--mode", "fast", "x.py"), "'fast' is not one of 'strict', 'lazy', 'async'"),
         ((), "Missing argument 'PROGRAM'"),
     ],

@@ -65,6 +65,19 @@ if __name__ == "__main__":
 def run(n):
     return n + 1
 """
+STRICT: Final = """
+import farm
+@farm.njit("float64(int64)", mode="strict")
+def declared(n):
+    return n + 0.5
+assert not declared.overloads and farm.stats().local == 0, "nothing was compiled"
+"""
+OTHERS: Final = {
+    "script.py": SCRIPT,
+    "strict.py": STRICT,
+    "raises.py": "1/0",
+    "exits.py": "raise SystemExit(3)",
+}
 WHY: Final = ["why", "kernels:score", "(float64,float64[::1])"]
 
 
@@ -78,7 +91,10 @@ def edited(*pairs: tuple[str, str]) -> dict[str, str]:
 
 ORIGINAL: Final = {"kernels.py": KERNELS}
 STEPS: Final[dict[str, tuple[dict[str, str], list[str]]]] = {
-    "empty": (ORIGINAL | {"script.py": SCRIPT, "raises.py": "1/0", "exits.py": "raise SystemExit(3)"}, WHY),
+    "empty": (
+        ORIGINAL | {"script.py": SCRIPT, "raises.py": "1/0", "exits.py": "raise SystemExit(3)", "strict.py": STRICT},
+        WHY,
+    ),
     "compile": ({}, ["compile"]),
     "hit": ({}, WHY),
     "hit for machines": ({}, [*WHY, "--json"]),
@@ -102,6 +118,8 @@ STEPS: Final[dict[str, tuple[dict[str, str], list[str]]]] = {
     "raises": ({}, ["why", "raises:f", "(int64,)"]),
     "exits": ({}, ["why", "exits:f", "(int64,)"]),
     "no signature": ({}, ["why", "kernels:score", "nonsense("]),
+    "failing script": ({}, ["why", "__main__:run", "(int64,)", "--script", "raises.py"]),
+    "strict": ({}, ["why", "strict:declared", "(int64,)"]),
     "script": ({}, ["why", "__main__:run", "(int64,)", "--script", "script.py"]),
 }
 
@@ -185,11 +203,12 @@ def test_a_function_in_a_class_is_found(session: dict[str, Done]) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("not there", "module kernels has no none"),
+        ("not there", "module kernels holds no none"),
         ("not jitted", "kernels:plain is not jitted"),
-        ("no module", "module no_such_module cannot be imported: ModuleNotFoundError"),
-        ("raises", "module raises cannot be imported: ZeroDivisionError"),
-        ("exits", "module exits ends the program while it is imported: sys.exit(3)"),
+        ("no module", "there is no module no_such_module"),
+        ("raises", "importing what raises:f names ended in ZeroDivisionError"),
+        ("exits", "importing what exits:f names ended the program: sys.exit(3)"),
+        ("failing script", "raises.py: running its main module ended in ZeroDivisionError"),
         ("no signature", "'nonsense(' is not a signature"),
         ("declared otherwise", "is not a signature"),
     ],
@@ -202,6 +221,12 @@ def test_what_cannot_be_found_is_wrong_usage(session: dict[str, Done], name: str
 def test_a_script_is_main_without_what_it_does_when_it_is_run(session: dict[str, Done]) -> None:
     done = session["script"]
     assert done.exit_code == 1 and done.stdout.startswith("miss: __main__.run(int64)"), done
+
+
+def test_what_waits_for_its_code_when_it_is_declared_is_not_compiled_either(session: dict[str, Done]) -> None:
+    done = session["strict"]
+    assert done.exit_code == 0, "it is what kernels:declared is, under another name of its module"
+    assert done.stdout.startswith("hit: strict.declared(int64)")
 
 
 def test_two_keys_are_compared_and_one_is_shown(shell) -> None:
