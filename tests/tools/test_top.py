@@ -118,7 +118,9 @@ def test_a_text_of_a_program_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 200])
 def test_it_fits_the_terminal(width: int) -> None:
-    assert all(len(line) <= width for line in text_of([posted()], width).splitlines())
+    lines = text_of([posted()], width).splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert any(line.startswith("calls") and line.rstrip().endswith("…") for line in lines) == (width < 60)
 
 
 @pytest.mark.parametrize(
