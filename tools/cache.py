@@ -12,10 +12,11 @@ from farm.store.lock import LockOutcome
 from farm.store.upkeep import StoreStats
 from farm.tools.cache_bundle import export_command, import_command, lower_command
 from farm.tools.cache_check import verify
-from farm.tools.cache_list import amount, ls, show, stats
+from farm.tools.cache_list import JSON_OPTION, amount, ls, show, stats
 from farm.tools.page import count_text, path_text
 from farm.tools.settings import cache_dir_option
 from farm.tools.stores import open_store, settings, with_size
+from farm.tools.table import print_json
 
 
 @click.group()
@@ -26,7 +27,14 @@ def cache() -> None:
 @cache.command()
 @cache_dir_option
 def path(cache_dir: str | None) -> None:
-    """Print the cache directory, and nothing else."""
+    """Print the cache directory, and nothing else.
+
+    Exit codes: 0; 2 for a wrong setting.
+
+    \b
+    Example:
+      ls -l "$(farm cache path)"
+    """
     config = settings(cache_dir)
     # Bytes, because a path need not be text, and what is printed here goes into another command.
     click.echo(os.fsencode(config.cache_dir))
@@ -38,7 +46,14 @@ def path(cache_dir: str | None) -> None:
 def clear(cache_dir: str | None, yes: bool) -> None:
     """Remove every compiled function and all bad files.
 
-    Programs that run keep what they have loaded. Lower directories are left alone.
+    Programs that run keep what they have loaded. Lower directories and the record of use (farm cache stats) are left
+    alone.
+
+    Exit codes: 0; 1 if the directory is refused, cannot be changed, or you said no; 2 for a wrong setting.
+
+    \b
+    Example:
+      farm cache clear --yes
     """
     store = open_store(settings(cache_dir))
     before = store.stats()
@@ -61,7 +76,8 @@ def clear(cache_dir: str | None, yes: bool) -> None:
 @cache.command()
 @cache_dir_option
 @click.option("--to", metavar="SIZE", help="The size to bring it under, instead of the limit: 500MB, 1.5GiB.")
-def trim(cache_dir: str | None, to: str | None) -> None:
+@JSON_OPTION
+def trim(cache_dir: str | None, to: str | None, as_json: bool) -> None:
     """Remove what was not used for longest, if the store is over its limit (cache_size_max_bytes) or over SIZE.
 
     As the farm does it by itself now and then: down to nine tenths of it, and not what was written in the last
@@ -84,6 +100,9 @@ def trim(cache_dir: str | None, to: str | None) -> None:
         raise click.ClickException(f"another process is trimming {path_text(store.root)}: try again")
     freed = StoreStats(done.entries_removed, done.bytes_removed)
     left = store.stats()
+    if as_json:
+        removed = {"removed": freed.entries, "removed_bytes": freed.bytes}
+        return print_json({**removed, "left": left.entries, "left_bytes": left.bytes})
     click.echo(f"removed {amount(freed)}; {amount(StoreStats(left.entries, left.bytes))} left")
 
 

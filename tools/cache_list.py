@@ -9,7 +9,7 @@ import click
 
 from farm.job.outline import OUTLINE, unpack
 from farm.store import usage as usages
-from farm.store.catalog import EVERYTHING, Entry
+from farm.store.catalog import EVERYTHING, Entry, printable
 from farm.store.disk import DiskStore
 from farm.store.upkeep import StoreStats
 from farm.store.usage import Usage
@@ -176,18 +176,18 @@ def print_entry(one: Entry) -> None:
     print_row("signed", "yes" if one.description.signed else "no")
     for name, content in (("target", one.meta.get("target")), ("versions", one.meta.get("versions"))):
         if isinstance(content, dict):
-            print_row(name, ", ".join(f"{label} {value}" for label, value in content.items()))
+            print_row(name, printable(", ".join(f"{label} {value}" for label, value in content.items())))
     print_row("digest", one.description.digest.hex)
     parts = one.meta.get("key_parts")
     if isinstance(parts, dict):
         click.echo("\nthe key's parts")
         for label, digest in parts.items():
-            click.echo(f"  {label:<12}{digest}")
+            click.echo(printable(f"  {label:<12}{digest}"))
     outline = unpack(one.meta.get(OUTLINE))
     if outline:
         click.echo("\nwhat they cover, outlined")
         for name, text in outline:
-            click.echo(f"  {name} = {text}")
+            click.echo(printable(f"  {name} = {text}"))
 
 
 def entry_json(one: Entry) -> dict[str, Any]:

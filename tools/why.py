@@ -19,7 +19,7 @@ from farm.front.why import TOLD_MAX, Answer, between, why
 from farm.job.sentences import Difference
 from farm.port.naming import PROGRAM
 from farm.store import catalog
-from farm.store.catalog import Entry, Unreadable
+from farm.store.catalog import Entry, Unreadable, printable
 from farm.store.places import Places
 from farm.tools.cache_list import JSON_OPTION, SHORT_KEY, entry_json, print_entry, whole_json
 from farm.tools.page import print_row, time_text
@@ -162,7 +162,7 @@ def _print_differences(parts: Iterable[str], told: tuple[Difference, ...]) -> No
     if parts:
         print_row("differs in", ", ".join(parts))
     for one in told[:TOLD_MAX]:
-        click.echo(f"  {one.text}")
+        click.echo(printable(f"  {one.text}"))
     if len(told) > TOLD_MAX:
         click.echo(f"  and {len(told) - TOLD_MAX} more (--json tells all)")
 

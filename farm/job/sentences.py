@@ -135,6 +135,8 @@ def _features(mine: str, other: str) -> str:
 
 def _split(name: str) -> tuple[str, str]:
     """(owner, what): "" owns what is the function's own, or nobody's."""
+    if name.startswith(tuple(OUTSIDE)) and not name.startswith(SIGNATURE):
+        return "", name
     owner, colon, what = name.partition(": ")
     return (owner, what) if colon else ("", name)
 

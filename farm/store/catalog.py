@@ -74,7 +74,7 @@ class Entry:
         """The CPU that it was made for."""
         target = self.meta.get("target")
         found = target.get("cpu") if isinstance(target, dict) else None
-        return found if isinstance(found, str) else UNKNOWN
+        return printable(found) if isinstance(found, str) else UNKNOWN
 
     @property
     def compile_s(self) -> float:
@@ -94,7 +94,7 @@ class Entry:
 
     def _text(self, name: str) -> str:
         found = self.meta.get(name)
-        return found if isinstance(found, str) else UNKNOWN
+        return printable(found) if isinstance(found, str) else UNKNOWN
 
     def _number(self, name: str, otherwise: float) -> float:
         found = self.meta.get(name)
@@ -136,6 +136,11 @@ class Filter:
 
 
 EVERYTHING: Final = Filter()
+
+
+def printable(text: str) -> str:
+    """A text of an artifact that a terminal takes for nothing but text: it may have come with a bundle."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def entries(places: Places) -> "Iterator[Entry | Unreadable]":

@@ -126,6 +126,11 @@ def test_other_versions_and_targets_are_told() -> None:
     ]
 
 
+def test_an_extensions_name_may_have_a_colon_in_it() -> None:
+    (one,) = differences((("extension a: b", "11111111"),), (("extension a: b", "22222222"),), "f", ["extensions"])
+    assert one.text == "extension a: b changed"
+
+
 def test_what_an_outline_does_not_hold_is_told_as_a_part() -> None:
     (one,) = differences((), (), "f", ["function"])
     assert one.part == "function" and "the part 'function' of the key differs" in one.text
