@@ -11,12 +11,11 @@ from pathlib import Path
 
 import click
 
-import farm
+from farm.ahead import manifest as manifests
+from farm.ahead.manifest import ManifestEntry
+from farm.ahead.prewarm import unresolved
+from farm.ahead.program import Program
 from farm.errors import FarmError
-from farm.front import manifest as manifests
-from farm.front.manifest import ManifestEntry
-from farm.front.prewarm import unresolved
-from farm.front.program import Program
 from farm.tools.columns import print_columns
 from farm.tools.page import count_text
 from farm.tools.prewarm import own_directory_on_path
@@ -90,7 +89,7 @@ def check(file: str, script: str | None, module: str | None, as_json: bool) -> N
     entries = [entry for entry in manifests.merged(_read(file)) if entry.reason is None]
     try:
         with own_directory_on_path(), contextlib.redirect_stdout(sys.stderr):
-            gone = unresolved(entries, program, farm.enable)
+            gone = unresolved(entries, program)
     except FarmError as error:
         raise click.ClickException(str(error)) from None
     _print_gone(gone, as_json)
