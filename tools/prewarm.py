@@ -196,7 +196,7 @@ def _print(report: PrewarmReport, as_json: bool) -> None:
                 row.cpu,
                 "" if row.seconds is None else f"{row.seconds:.2f}",
                 "" if row.size_bytes is None else size_text(row.size_bytes),
-                f"{row.outcome.value}: {row.detail}" if row.detail else row.outcome.value,
+                f"{row.outcome.value}: {' '.join(row.detail.split())}" if row.detail else row.outcome.value,
             )
             for row in report.rows
         ]

@@ -23,13 +23,27 @@ Example:
 @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module, as for `python -m`.")
 @click.option("--record", metavar="FILE", help="Write down what the program uses, for `farm prewarm`.")
 @click.option(
+    "--report",
+    "reports",
+    metavar="FILE",
+    multiple=True,
+    help="Write a timeline of what was compiled: a page, or a trace if the name ends in .json. Repeatable.",
+)
+@click.option(
     "--mode",
     type=click.Choice([mode.value for mode in CompileMode]),
     help="When calls compile, instead of FARM_MODE: strict waits as numba does.",
 )
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(as_module: bool, record: str | None, mode: str | None, program: str, arguments: tuple[str, ...]) -> None:
+def run(
+    as_module: bool,
+    record: str | None,
+    reports: tuple[str, ...],
+    mode: str | None,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run a program as `python` would, with numba.jit and numba.njit going through the farm.
 
     Options of this command stand before PROGRAM; what follows it is the program's own.
@@ -45,6 +59,11 @@ def run(as_module: bool, record: str | None, mode: str | None, program: str, arg
             farm.record(record)
         except ManifestError as error:
             raise SettingError(str(error)) from None
+    if reports:
+        try:
+            farm.report(*reports)
+        except OSError as error:
+            raise SettingError(f"the report cannot be written: {error}") from None
     farm.enable()
     if as_module:
         return run_module(program, arguments)

@@ -106,9 +106,10 @@ def picture(found: list[dict[str, Any]], now: float) -> RenderableType:
     for front in shown:
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True, min_width=LABEL_WIDTH)
-        table.add_column(overflow="ellipsis", no_wrap=True)
+        table.add_column()
         for label, text in front.rows:
-            table.add_row(Text(label, "bold"), Text(text, "yellow" if label == "degraded" else ""))
+            style = "yellow" if label == "degraded" else ""
+            table.add_row(Text(label, "bold"), Text(text, style, no_wrap=True, overflow="ellipsis"))
         parts += [Rule(Text(front.title, "bold cyan"), align="left", style="dim"), table]
     return Group(*parts) if parts else Text(NOBODY)
 

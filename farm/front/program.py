@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from farm.errors import FarmError, told
+from farm.port.failure import headline
 from farm.port.naming import CHILD, PROGRAM, take_for_program
 
 
@@ -89,5 +90,5 @@ def _run(program: Program) -> None:
     except SystemExit:  # a program without a guard, which has come to its end
         pass
     except Exception as error:
-        raise ProgramError(program.name, f"running its main module ended in {told(error)}") from error
+        raise ProgramError(program.name, f"running its main module ended in {headline(error)}") from error
     take_for_program(main)

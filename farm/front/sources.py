@@ -13,13 +13,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
-from farm.errors import FarmError, told
+from farm.errors import FarmError
 from farm.front import manifest, recording
 from farm.front.manifest import ManifestEntry
 from farm.front.pending import Asked
 from farm.front.program import Program
 from farm.port import describe, flagtext
 from farm.port.dispatch import parse_signature
+from farm.port.failure import headline
 from farm.port.naming import PROGRAM, find, names_of, program_name
 from farm.port.typetext import NotReadable, NotWritable, read_signature, write_signature
 
@@ -97,7 +98,7 @@ def request_of(entry: ManifestEntry, program: Program | None = None) -> Request:
     except LookupError as error:
         return problem(Problem.NOT_FOUND, str(error))
     except Exception as error:  # an import runs what it likes
-        return problem(Problem.BROKEN, f"importing it ended in {told(error)}")
+        return problem(Problem.BROKEN, f"importing it ended in {headline(error)}")
     if describe.dispatcher_parts(dispatcher) is None:
         return problem(Problem.NOT_FOUND, "what has this name is no jitted function")
     try:
@@ -146,7 +147,7 @@ class FunctionSource:
         try:
             dispatcher = find(self.name)
         except Exception as error:  # an import runs what it likes
-            detail = str(error) if isinstance(error, LookupError) else f"importing it ended in {told(error)}"
+            detail = str(error) if isinstance(error, LookupError) else f"importing it ended in {headline(error)}"
             yield Request(function=self.name, signature="", problem=Problem.NOT_FOUND, detail=detail)
             return
         parts = describe.dispatcher_parts(dispatcher)
@@ -183,7 +184,7 @@ class PackageSource:
             problems.append(Request(function=name, signature="", problem=kind, detail=str(error)))
             return
         except (Exception, SystemExit) as error:
-            detail = f"importing it ended in {told(error)}"
+            detail = f"importing it ended in {headline(error)}"
             problems.append(Request(function=name, signature="", problem=Problem.BROKEN, detail=detail))
             return
         paths = list(getattr(module, "__path__", ()))

@@ -96,11 +96,18 @@ class HookedDispatcher(CPUDispatcher):
 
 def parse_signature(sig: Any) -> Signature:
     """What the user writes as a signature: text, a numba signature, or a tuple of types. Raises SignatureError."""
-    try:
-        arguments, return_type = sigutils.normalize_signature(sig)
-    except (TypeError, ValueError, NameError, SyntaxError, AttributeError, NumbaError) as error:
-        raise SignatureError(str(sig), str(error) or type(error).__name__) from None
-    return tuple(arguments), return_type
+    text = sig.strip() if isinstance(sig, str) else ""
+    # One type in parentheses is no tuple to Python. A manifest writes it so, and people do.
+    again = [f"{text[:-1]},)"] if text.startswith("(") and text.endswith(")") else []
+    problem: Exception | None = None
+    for one in (sig, *again):
+        try:
+            arguments, return_type = sigutils.normalize_signature(one)
+        except (TypeError, ValueError, NameError, SyntaxError, AttributeError, NumbaError) as error:
+            problem = problem or error
+        else:
+            return tuple(arguments), return_type
+    raise SignatureError(str(sig), str(problem) or type(problem).__name__)
 
 
 def is_signature(value: object) -> bool:

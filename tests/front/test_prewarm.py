@@ -153,6 +153,7 @@ def test_while_it_is_only_looked_at_a_farm_notes_and_compiles_nothing(tmp_path: 
             called, asked = farm.njit(double, farm=barn), farm.njit(double, farm=barn)
             assert called(10**30) == 2 * 10**30, "the body runs, though the mode is strict"
             assert asked.compile("int64(int64)") is asked.py_func and asked.submit("int8(int8)").result(1) is not None
+            waiting.recompile()
             assert waiting(3) == 6 and waiting.wait(1) and farm.compile_all([], None).rows == ()
             assert farm.prewarm("nothing.at.all").rows == (), "a program that is looked at fills no store"
         assert not collects()

@@ -35,7 +35,7 @@ LIBRARY = {
         at_import = plain(3)
         compiled = plain.compile("float32(float32)")
         """,
-    "broken.py": "raise RuntimeError('this one is broken')",
+    "broken.py": "raise RuntimeError('\\nthis one is broken\\nget a driver\\n')",
     "optional.py": "import a_module_that_nobody_has",
     "__main__.py": "raise SystemExit('the program was started')",
     "farm-manifest.jsonl": '{"farm-manifest": 1}\n{"function": "NAME.prices:plain", "signature": "(boolean)"}\n',

@@ -79,8 +79,10 @@ if __name__ == "__main__":
     print(pickle.loads(pickle.dumps(double))(3), pickle.dumps(Point(1, 2), 0))
     match sys.argv[1:]:
         case ["pool", method]:
-            with multiprocessing.get_context(method).Pool(1) as pool:
-                print(pool.map(double, [1, 2]))
+            pool = multiprocessing.get_context(method).Pool(1)
+            print(pool.map(double, [1, 2]))
+            pool.close()
+            pool.join()  # so that the child comes to its end, and what it printed is there
         case ["exit", code]:
             sys.exit(int(code) if code.isdigit() else code)
         case ["hook", *_]:
@@ -162,3 +164,11 @@ def test_numbas_decorators_are_the_farms_and_mode_says_when_calls_compile(folder
     (folder / "decorated.py").write_text(text)
     assert warm("run", "--mode", "strict", "decorated.py") == Ended(0, "FarmDispatcher strict\n", "")
     assert warm("run", "decorated.py") == Ended(0, "FarmDispatcher async\n", "")
+
+
+def test_a_report_is_written_when_the_program_ends(folder: Path, warm: Warm) -> None:
+    (folder / "ending.py").write_text("raise SystemExit(3)\n")
+    words = ("run", "--report", "out.html", "--report", "out.json", "ending.py")
+    assert warm(*words) == Ended(3, "", "")
+    assert "ending.py" in (folder / "out.html").read_text()
+    assert "traceEvents" in json.loads((folder / "out.json").read_text())

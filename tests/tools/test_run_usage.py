@@ -13,6 +13,7 @@ def test_a_program_that_is_not_there_is_a_sentence_and_exit_code_2(shell) -> Non
     ("words", "said"),
     [
         (("--record", "none/m.jsonl", "x.py"), "m.jsonl: it cannot be written: No such file or directory"),
+        (("--report", "none/out.html", "x.py"), "Error: the report cannot be written: "),
         (("--mode", "fast", "x.py"), "'fast' is not one of 'strict', 'lazy', 'async'"),
         ((), "Missing argument 'PROGRAM'"),
     ],
