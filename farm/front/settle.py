@@ -95,7 +95,7 @@ class Settler:
 
     # -- handing over ----------------------------------------------------------------------------------
 
-    def stored(self, dispatcher: Any, arguments: Any, return_type: Any | None) -> Stored | None:
+    def stored(self, dispatcher: Any, arguments: Any, return_type: Any | None = None) -> Stored | None:
         """The artifact of a signature that may not be compiled now: limits are about compiles, not about loads."""
         if self._config().verify:  # then a load is a compile too
             return None
