@@ -71,7 +71,7 @@ def set_sections(app: Sphinx, what: str, name: str, described: object, options: 
 def stay_at_home(app: Sphinx, error: Exception | None) -> None:
     """Refuse pages that load a font, a script or a picture from elsewhere."""
     for path in Path(app.outdir).rglob("*") if error is None else ():
-        if path.suffix in {".html", ".css"} and (found := LOADS.search(path.read_text(encoding="utf-8"))):
+        if path.suffix in {".html", ".css", ".svg"} and (found := LOADS.search(path.read_text(encoding="utf-8"))):
             raise ExtensionError(f"{path} loads something from elsewhere: {found[0][:200]}")
 
 

@@ -52,7 +52,7 @@ class Outcome(Enum):
 
     COMPILED = "compiled"
     THERE = "in the store already"
-    ABSENT = "has to be compiled"
+    ABSENT = "not in the store"
     REFUSED = "cannot be stored: compiled by each program"
     FAILED = "failed"
     NOT_FOUND = "not found"

@@ -30,7 +30,7 @@ def generate() -> ModuleType:
 
 
 def rows(table: str) -> list[list[str]]:
-    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 
 
@@ -114,6 +114,12 @@ def test_every_public_name_is_in_the_reference() -> None:
     described = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", reference, re.MULTILINE))
     assert {f"farm.{name}" for name in farm.__all__} <= described
     assert {f"farm.testing.{name}" for name in importlib.import_module("farm.testing").__all__} <= described
+
+
+def test_every_counter_is_in_the_table_of_counters() -> None:
+    told = rows((ROOT / "docs" / "reference" / "counters.md").read_text())
+    assert [row[0].strip("`") for row in told] == [f.name for f in fields(farm.Stats)]
+    assert [f.name for f in fields(farm.FunctionStats)][-1] == "saved_s"  # which the page names as the last of them
 
 
 def test_the_format_of_an_artifact_is_told_byte_by_byte(generate: Any) -> None:

@@ -11,6 +11,7 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.timeout(300)  # the tutorial runs a dozen programs, one after the other
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")

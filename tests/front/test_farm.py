@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,6 @@ import pytest
 
 import farm
 from farm.errors import CompileFailedWarning, DecorationError
-from farm.front.installer import Installer
-from farm.port.locks import with_compiler_lock
 
 OVERFLOW = 10**9
 """Its fifth power differs between Python and machine arithmetic, so a result tells who computed it."""
@@ -51,32 +48,6 @@ def test_strict_success(barn: farm.Farm) -> None:
     function = farm.njit(fifth_power, farm=barn, mode="strict")
     assert compiled(function)
     assert barn.stats().fallback_calls == 0
-
-
-def test_a_first_call_runs_what_the_store_has_however_quick_the_installer_is(
-    barn: farm.Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert farm.njit(fifth_power, farm=barn, mode="strict")(1) == 1
-    called, locked = threading.Event(), threading.Event()
-
-    def arrive(self: Installer, pending: object) -> None:
-        """The installer has the lock before the call goes on, and is in the middle of loading."""
-        holder = threading.Thread(target=with_compiler_lock, args=(lambda: locked.set() or called.wait(60),))
-        threads.append(holder)
-        holder.start()
-        assert locked.wait(60)
-
-    threads: list[threading.Thread] = []
-    monkeypatch.setattr(Installer, "arrive", arrive)
-    with farm.Farm(cache_dir=tmp_path / "cache") as other:
-        try:
-            assert compiled(farm.njit(fifth_power, farm=other))
-        finally:
-            called.set()
-            for thread in threads:
-                thread.join()
-        assert (other.stats().loaded, other.stats().fallback_calls) == (1, 0)
-    assert not threads, "what the call settles is not given to the installer"
 
 
 def test_fallback_wait_blocks_for_the_machine_code(barn: farm.Farm) -> None:
