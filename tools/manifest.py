@@ -16,9 +16,9 @@ from farm.ahead.manifest import ManifestEntry
 from farm.ahead.prewarm import unresolved
 from farm.ahead.program import Program
 from farm.errors import FarmError
-from farm.tools.columns import print_columns
 from farm.tools.page import count_text
 from farm.tools.prewarm import own_directory_on_path
+from farm.tools.table import print_table
 
 
 @click.group()
@@ -54,7 +54,7 @@ def show(file: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"entries": [json.loads(entry.line()) for entry in entries]}, indent=2))
         return
-    print_columns(("function", "signature", "program", "notes"), [_cells(entry) for entry in entries])
+    print_table(("function", "signature", "program", "notes"), [_cells(entry) for entry in entries])
 
 
 def _cells(entry: ManifestEntry) -> tuple[str, str, str, str]:
@@ -105,7 +105,7 @@ def _print_gone(gone: Sequence[tuple[ManifestEntry, str]], as_json: bool) -> Non
         rows = [{"function": one.function, "signature": one.signature, "detail": detail} for one, detail in gone]
         click.echo(json.dumps({"unresolved": rows}, indent=2))
     elif gone:
-        print_columns(
+        print_table(
             ("function", "signature", "problem"), [(one.function, one.signature, detail) for one, detail in gone]
         )
 
