@@ -179,7 +179,7 @@ def save(head: Text, title: str, path: Path, *more: RenderableType) -> None:
     """As SVG, with no font from anywhere."""
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, color_system="truecolor")
-        for one in (head, *more):
+        for one in (head, *more, ""):  # without an empty line the last one is cut off at its base line
             console.print(one)
         template = re.sub(r"@font-face \{\{.*?\}\}\n|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
         assert "url(" not in template.replace("url(#", "")

@@ -59,6 +59,8 @@ class Bulletin:
 
     def news(self) -> None:
         """Something has changed: it is posted within a second or so."""
+        if self._has_news and self._thread is not None:  # whoever takes the news away looks once more afterwards
+            return
         with self._lock:
             self._has_news = True
             if self._thread is None and not self._closed.is_set():

@@ -108,6 +108,7 @@ def test_a_page_shows_names_as_text_whatever_they_are(page: Elements) -> None:
     shown = EVIL.encode("utf-8", "replace").decode()
     for tag in ("h1", "title", "th", "td"):
         assert any(shown in text for text in page.texts[tag]), tag
+    assert not {"<", ">", "&"} & set(page.texts["script"][0]), "nothing in it can end the element"
     data = json.loads(page.texts["script"][0])
     assert data["names"] == [EVIL, "f"] and {one[6] for one in data["spans"]} == {EVIL, ""}
 
