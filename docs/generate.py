@@ -16,9 +16,9 @@ from typing import Any, Final
 import click
 
 from farm import errors, reasons
+from farm.ahead import manifest
 from farm.config import PARSERS, PREFIX, Config
 from farm.errors import ConfigError
-from farm.front import manifest
 from farm.observe import events
 from farm.store import artifact, bundle, disk, trust
 from farm.tools.main import main

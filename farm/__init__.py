@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    from farm.ahead.prewarm import PrewarmReport, Tell
+    from farm.ahead.recording import Recording
     from farm.front.batch import Progress, Report
-    from farm.front.prewarm import PrewarmReport, Tell
-    from farm.front.recording import Recording
     from farm.front.report import Report as Timeline
 
 __all__ = [  # noqa: RUF022 - grouped as a reader needs them
@@ -69,13 +69,13 @@ def compile_all(
 
 
 def record(path: "str | Path") -> "Recording":
-    """Write into a manifest what this process asks for, for `farm.prewarm`: see `farm.front.recording.Recording`.
+    """Write into a manifest what this process asks for, for `farm.prewarm`: see `farm.ahead.recording.Recording`.
 
     Begins at once. Written at the end of a `with` block, by `stop()`, or when the interpreter ends.
     """
     from pathlib import Path
 
-    from farm.front.recording import Recording
+    from farm.ahead.recording import Recording
 
     return Recording(Path(path))
 
@@ -91,7 +91,7 @@ def prewarm(
     check: bool = False,
     progress: "Tell | None" = None,
 ) -> "PrewarmReport":
-    """Compile into the store what programs are going to ask for: see `farm.front.prewarm.prewarm`.
+    """Compile into the store what programs are going to ask for: see `farm.ahead.prewarm.prewarm`.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def prewarm(
     script, module
         The program that `__main__` in a manifest is: a file, or what `python -m` runs.
     """
-    from farm.front.prewarm import prewarm
-    from farm.front.program import Program
-    from farm.front.sources import sources_of
+    from farm.ahead.prewarm import prewarm
+    from farm.ahead.program import Program
+    from farm.ahead.sources import sources_of
 
     program = None if script is None and module is None else Program(script, module)
     more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
@@ -115,7 +115,6 @@ def prewarm(
         dry_run=dry_run,
         check=check,
         progress=progress,
-        decorators=enable,
     )
 
 

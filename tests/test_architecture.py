@@ -17,6 +17,7 @@ RANKS = [
     {"front"},
     {"jit"},
     {"enable"},
+    {"ahead"},
     {"testing"},
     {"tools"},
 ]

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from farm.ahead.recheck import Rechecked, recheck
 from farm.config import Config
 from farm.enable import enable
 from farm.errors import StoreRefused
 from farm.front.farm import Farm
-from farm.front.recheck import Rechecked, recheck
 from farm.job.key import CompileKey
 from farm.store import catalog, upkeep
 from farm.store.catalog import EVERYTHING

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import click
 
-import farm
+from farm.ahead import manifest as manifests
+from farm.ahead.manifest import ManifestEntry
+from farm.ahead.prewarm import unresolved
+from farm.ahead.program import Program
 from farm.errors import FarmError
-from farm.front import manifest as manifests
-from farm.front.manifest import ManifestEntry
-from farm.front.prewarm import unresolved
-from farm.front.program import Program
-from farm.tools.columns import print_columns
 from farm.tools.page import count_text
 from farm.tools.prewarm import own_directory_on_path
+from farm.tools.table import print_table
 
 
 @click.group()
@@ -55,7 +54,7 @@ def show(file: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"entries": [json.loads(entry.line()) for entry in entries]}, indent=2))
         return
-    print_columns(("function", "signature", "program", "notes"), [_cells(entry) for entry in entries])
+    print_table(("function", "signature", "program", "notes"), [_cells(entry) for entry in entries])
 
 
 def _cells(entry: ManifestEntry) -> tuple[str, str, str, str]:
@@ -90,7 +89,7 @@ def check(file: str, script: str | None, module: str | None, as_json: bool) -> N
     entries = [entry for entry in manifests.merged(_read(file)) if entry.reason is None]
     try:
         with own_directory_on_path(), contextlib.redirect_stdout(sys.stderr):
-            gone = unresolved(entries, program, farm.enable)
+            gone = unresolved(entries, program)
     except FarmError as error:
         raise click.ClickException(str(error)) from None
     _print_gone(gone, as_json)
@@ -106,7 +105,7 @@ def _print_gone(gone: Sequence[tuple[ManifestEntry, str]], as_json: bool) -> Non
         rows = [{"function": one.function, "signature": one.signature, "detail": detail} for one, detail in gone]
         click.echo(json.dumps({"unresolved": rows}, indent=2))
     elif gone:
-        print_columns(
+        print_table(
             ("function", "signature", "problem"), [(one.function, one.signature, detail) for one, detail in gone]
         )
 

@@ -15,13 +15,13 @@ from typing import Any
 import click
 
 import farm
+from farm.ahead.prewarm import FAILURES, Outcome, PrewarmInterrupted, PrewarmProgress, PrewarmReport, PrewarmRow
+from farm.ahead.program import Program
+from farm.ahead.sources import SourceError
 from farm.errors import ConfigError, CpuError, FarmError, SignatureError
-from farm.front.prewarm import FAILURES, Outcome, PrewarmInterrupted, PrewarmProgress, PrewarmReport, PrewarmRow
-from farm.front.program import Program
-from farm.front.sources import SourceError
-from farm.tools.columns import print_columns
 from farm.tools.page import size_text
 from farm.tools.settings import SettingError, cache_dir_option, read_settings, warnings_as_lines
+from farm.tools.table import print_table
 
 WRONG_USAGE = (ConfigError, CpuError, SignatureError, SourceError)
 EPILOG = """\b
@@ -201,7 +201,7 @@ def _print(report: PrewarmReport, as_json: bool) -> None:
             for row in report.rows
         ]
         headings = ("function", "signature", "cpu", "seconds", "size", "result")
-        print_columns(headings, rows, right=frozenset({"seconds", "size"}))
+        print_table(headings, rows, right=frozenset({"seconds", "size"}))
     click.echo(str(report))
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
+from farm.ahead.find import NotFound, find
+from farm.ahead.program import Program, ProgramError, as_main
+from farm.ahead.why import TOLD_MAX, Answer, between, why
 from farm.enable import enable
 from farm.errors import NotShippable, SignatureError
-from farm.front.find import NotFound, find
-from farm.front.program import Program, ProgramError, as_main
-from farm.front.why import TOLD_MAX, Answer, between, why
 from farm.job.sentences import Difference
 from farm.port.naming import PROGRAM
 from farm.store import catalog

@@ -11,11 +11,7 @@ import numba
 import numpy as np
 
 import farm
-from farm.front.elsewhere import compile_for
-from farm.job.messages import Built, Rejected
 from farm.observe import events
-from farm.port.cpu import parse
-from farm.port.dispatch import parse_signature
 
 
 @farm.njit
@@ -38,24 +34,6 @@ def scaled(a):
 
 FUNCTIONS = {total: "float64(float64[::1])", scaled: "float64[::1](float64[::1])"}
 VALUES = np.linspace(0.1, 7.0, 103)
-
-
-def fill(texts: list[str]) -> dict[str, list[str]]:
-    """Where the machine code of each function came from, for each CPU; nothing of it runs here."""
-    made: dict[str, list[str]] = {}
-    for text in texts:
-        asked = [
-            compile_for(farm.default_farm(), function, *parse_signature(signature), parse(text))
-            for function, signature in FUNCTIONS.items()
-        ]
-        made[text] = []
-        for answer in (one.result(100) for one in asked):
-            if isinstance(answer, Built):
-                made[text].append(answer.origin.name if answer.inline is None else "not stored")
-            else:
-                made[text].append(str(answer.reason if isinstance(answer, Rejected) else answer))
-    assert all(not function.overloads for function in FUNCTIONS), "something was loaded"
-    return made
 
 
 def run(*, compare: bool) -> dict[str, Any]:
@@ -89,4 +67,9 @@ def run(*, compare: bool) -> dict[str, Any]:
 
 if __name__ == "__main__":
     word, *texts = sys.argv[1:] or ["run"]
-    print(json.dumps(fill(texts) if word == "fill" else run(compare=word == "compare")))
+    if word == "fill":
+        from these import fill
+
+        print(json.dumps({text: [one.name for one in made] for text, made in fill(FUNCTIONS, *texts).items()}))
+    else:
+        print(json.dumps(run(compare=word == "compare")))

@@ -63,6 +63,7 @@ def test_a_store_made_by_root_serves_another_user_in_another_directory_at_anothe
     build, run_time, cache = image / "build", image / "srv" / "app", image / "farm-cache"
     build.mkdir()
     shutil.copy(PROGRAM, build / "app.py")
+    shutil.copy(PROGRAM.parent / "these.py", build)
     run(build / "app.py", "fill", "x86-64-v3", FARM_CACHE_DIR=str(cache))
     for path in (cache, *cache.rglob("*")):  # chmod -R go+rX
         path.chmod(0o755 if path.is_dir() else 0o644)

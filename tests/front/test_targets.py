@@ -14,13 +14,13 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from these import These, fill
 
 import farm
-from farm.front.elsewhere import compile_for, functor_for
+from farm.ahead.prewarm import Outcome, prewarm
 from farm.front.pending import Source
 from farm.job.functor import make_functor, other_keys
 from farm.job.key import CompileKey
-from farm.job.messages import Built, Origin, Rejected
 from farm.port import cpu
 from farm.port.cpu import LEVELS, Cpu, host, level, parse
 from farm.port.dispatch import parse_signature
@@ -72,7 +72,7 @@ def test_a_store_filled_for_a_level_serves_whoever_can_run_it(tmp_path: Path) ->
     words = f"loaded from the store: made for x86-64-v3, as there was none for this CPU ({host()});"
     assert all(words in text for text in free["explained"])
 
-    assert program(cache, "fill", "x86-64-v3", "host") == {"x86-64-v3": ["STORE"] * 2, "host": ["COMPILED"] * 2}
+    assert program(cache, "fill", "x86-64-v3", "host") == {"x86-64-v3": ["THERE"] * 2, "host": ["COMPILED"] * 2}
     own = program(cache)
     assert (own["compiled"], own["loaded"], own["bits"], own["misses"]) == (0, 2, restricted["bits"], {})
     assert own["cpus"] == [str(host())] * 2
@@ -97,7 +97,7 @@ def functions(barn: farm.Farm) -> tuple[Any, Any]:
 
 
 def asked(function: Any, one: Cpu | None) -> CompileKey:
-    return functor_for(function, *parse_signature(SIGNATURE), one).key
+    return make_functor(function, *parse_signature(SIGNATURE), one).key
 
 
 def made_for(cache: Path) -> Counter[str]:
@@ -113,12 +113,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("filled") / "cache"
     with farm.Farm(cache_dir=cache, workers=1) as barn:
         outer, callee = functions(barn)
-        for one in (V3, V2):
-            answers = [compile_for(barn, outer, *parse_signature(SIGNATURE), one).result(100) for _ in range(2)]
-            assert [getattr(answer, "origin", answer) for answer in answers] == [Origin.COMPILED, Origin.STORE]
+        for outcome in (Outcome.COMPILED, Outcome.THERE):
+            assert fill({outer: SIGNATURE}, str(V3), str(V2)) == {str(V3): [outcome], str(V2): [outcome]}
         stats, wanted = barn.stats(), {asked(outer, one) for one in (V2, V3)}
     assert (stats.compiled, stats.loaded, stats.local, outer.overloads, callee.overloads) == (0, 0, 0, {}, {})
-    assert stats.misses == {MissReason.ABSENT: 4}, "two functions on two levels, once each"
     assert set(DiskStore(cache).stored_keys()) > wanted
     assert made_for(cache) == {"x86-64-v3": 2, "x86-64-v2": 2}, "the callee too"
     return cache
@@ -278,10 +276,10 @@ def test_to_verify_only_the_own_target_is_looked_up(barn: farm.Farm) -> None:
 def test_for_this_cpu_the_own_pool_compiles(barn: farm.Farm) -> None:
     outer, _ = functions(barn)
     for one in (parse("host"), None):
-        assert functor_for(outer, *parse_signature(SIGNATURE), one).settings == settings()
+        assert make_functor(outer, *parse_signature(SIGNATURE), one).settings == settings()
 
 
-def test_what_cannot_be_made_for_another_cpu_is_an_answer_and_no_exception(barn: farm.Farm) -> None:
+def test_what_cannot_be_made_for_another_cpu_is_a_row_and_no_exception(barn: farm.Farm) -> None:
     large = np.zeros(200_000)
 
     @farm.njit(farm=barn)
@@ -292,14 +290,7 @@ def test_what_cannot_be_made_for_another_cpu_is_an_answer_and_no_exception(barn:
     def object_mode(x):
         return x
 
-    def ask(function: Any) -> Any:
-        return compile_for(barn, function, *parse_signature(SIGNATURE), V3).result(100)
-
-    refused = [ask(function) for function in (reaches, object_mode)]
-    assert [answer.reason for answer in refused] == [RefusalReason.ARRAY_TOO_LARGE, RefusalReason.OBJECT_MODE], refused
-    outer, _ = functions(barn)
-    assert isinstance(ask(outer), Built)
-    assert not barn.settler().supply.has_pool, "no worker is asked what is known here"
-    barn.close()
-    closed = ask(outer)
-    assert isinstance(closed, Rejected) and closed.reason is RefusalReason.NO_POOL
+    rows = prewarm([These({reaches: SIGNATURE, object_mode: SIGNATURE})], cpus=[str(V3)]).rows
+    assert [row.outcome for row in rows] == [Outcome.REFUSED] * 2
+    details = " ".join(row.detail for row in rows)
+    assert RefusalReason.ARRAY_TOO_LARGE.value in details and RefusalReason.OBJECT_MODE.value in details

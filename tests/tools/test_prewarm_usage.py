@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from farm.front.manifest import ManifestEntry, read, write
-from farm.front.prewarm import PrewarmProgress
+from farm.ahead.manifest import ManifestEntry, read, write
+from farm.ahead.prewarm import PrewarmProgress
 from farm.tools.prewarm import _display
 
 LIBRARY = {

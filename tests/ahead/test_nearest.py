@@ -8,9 +8,9 @@ import pytest
 from numba import float64, int64
 
 import farm
+from farm.ahead.find import NotFound, find
+from farm.ahead.why import Asked, ask, between, nearest, why
 from farm.errors import NotShippable, SignatureError
-from farm.front.find import NotFound, find
-from farm.front.why import Asked, ask, between, nearest, why
 from farm.job.key import CompileKey
 from farm.job.outline import OUTLINE, pack
 from farm.port.target import target

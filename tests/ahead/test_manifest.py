@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from farm.ahead import manifest
+from farm.ahead.manifest import ManifestEntry, add, merged, parse, read, text_of, write
 from farm.errors import ManifestError
-from farm.front import manifest
-from farm.front.manifest import ManifestEntry, add, merged, parse, read, text_of, write
 
 PLAIN = ManifestEntry(function="shop:total", signature="(float64[::1], int64)")
 FULL = ManifestEntry(
@@ -111,7 +111,7 @@ def test_adding_nothing_new_leaves_the_file_alone(tmp_path: Path) -> None:
 ADDERS = """
 import os, sys
 from pathlib import Path
-from farm.front.manifest import ManifestEntry, add
+from farm.ahead.manifest import ManifestEntry, add
 begin, go = os.pipe()
 children = []
 for which in range(4):

@@ -12,21 +12,22 @@ A manifest names modules, which are imported, and may hold pickles: it is to be 
 import pickle
 import queue
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from farm.ahead.manifest import ManifestEntry
+from farm.ahead.program import Program, as_main
+from farm.ahead.sources import Problem, ProgramSource, Request, Source, request_of
 from farm.config import Config
+from farm.enable import enable
 from farm.errors import CompileFailed, ConfigError, NotShippable, StoreRefused, told
 from farm.front.answers import loss
 from farm.front.default import default_farm
 from farm.front.dispatcher import FarmDispatcher
-from farm.front.manifest import ManifestEntry
 from farm.front.policy import Limits
-from farm.front.program import Program, as_main
 from farm.front.record import Record
-from farm.front.sources import Problem, ProgramSource, Request, Source, request_of
 from farm.front.supply import Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor, other_keys
@@ -153,7 +154,6 @@ def prewarm(
     dry_run: bool = False,
     check: bool = False,
     progress: Tell | None = None,
-    decorators: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> PrewarmReport:
     """Compile what the sources ask for into the store of the farm that each function belongs to.
 
@@ -171,8 +171,6 @@ def prewarm(
         The same, and what a program on this machine would load instead, code for a lesser CPU, counts as there.
     progress
         Called in this thread, when a row is done and a few times a second.
-    decorators
-        Has numba's own decorators go through the farm while modules are imported.
 
     Raises CpuError, ManifestError, SignatureError, ProgramError, StoreRefused and ConfigError before anything is
     compiled; PrewarmInterrupted at Ctrl-C. In a worker, or in a program that is itself only looked at, it does nothing.
@@ -181,17 +179,16 @@ def prewarm(
         return PrewarmReport(())
     wanted = {text: None if text == HOST else parse(text) for text in dict.fromkeys(cpus)}
     run = _Run(wanted, workers, dry_run, check, progress)
-    run.gather(sources, program, decorators)
+    run.gather(sources, program)
     return run.finish()
 
 
 def unresolved(
     entries: Iterable[ManifestEntry],
     program: Program | None,
-    decorators: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> list[tuple[ManifestEntry, str]]:
     """The entries of a manifest whose function or types are not there any more, each with what is wrong."""
-    with collecting(), decorators(), nullcontext() if program is None else as_main(program):
+    with collecting(), enable(), nullcontext() if program is None else as_main(program):
         requests = [(entry, request_of(entry, program)) for entry in entries]
     return [(entry, request.detail) for entry, request in requests if request.problem is not None]
 
@@ -222,14 +219,12 @@ class _Run:
 
     # -- before anything is compiled -------------------------------------------------------------------
 
-    def gather(
-        self, sources: Iterable[Source], program: Program | None, decorators: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
+    def gather(self, sources: Iterable[Source], program: Program | None) -> None:
         """Find out what to compile, and which of it the store has. `__main__` is the program's meanwhile."""
         sources = list(sources)
         with ExitStack() as stack:
             stack.enter_context(collecting())
-            stack.enter_context(decorators())
+            stack.enter_context(enable())
             if program is not None:
                 stack.enter_context(as_main(program))
                 sources.append(ProgramSource())

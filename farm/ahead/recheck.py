@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from farm.ahead.find import NotFound, find
 from farm.errors import NotShippable, VerifyFailed, told
 from farm.front.answers import verify_failed
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.farm import Farm
-from farm.front.find import NotFound, find
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor
 from farm.job.key import CompileKey

@@ -16,11 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from farm.ahead import manifest
+from farm.ahead.manifest import ManifestEntry
 from farm.errors import CompileFailed, FarmError, FarmWarning, ManifestError
-from farm.front import ends, manifest
+from farm.front import ends
 from farm.front.dispatcher import FarmDispatcher
 from farm.front.farm import Farm
-from farm.front.manifest import ManifestEntry
 from farm.front.pending import Asked, LiteralsWanted
 from farm.front.table import Entry
 from farm.port import flagtext

@@ -13,11 +13,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from farm.ahead import manifest, recording
+from farm.ahead.manifest import ManifestEntry
+from farm.ahead.program import Program
 from farm.errors import FarmError
-from farm.front import manifest, recording
-from farm.front.manifest import ManifestEntry
 from farm.front.pending import Asked
-from farm.front.program import Program
 from farm.port import describe, flagtext
 from farm.port.dispatch import parse_signature
 from farm.port.failure import headline

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 import farm
-from farm.front.prewarm import Outcome, PrewarmProgress, PrewarmReport, PrewarmRow, _Job, _Run
-from farm.front.sources import FunctionSource, ManifestSource, PackageSource, SourceError, sources_of
+from farm.ahead.prewarm import Outcome, PrewarmProgress, PrewarmReport, PrewarmRow, _Job, _Run
+from farm.ahead.sources import FunctionSource, ManifestSource, PackageSource, SourceError, sources_of
 from farm.job import messages as wire
 from farm.job.key import CompileKey
 from farm.observe.stats import Stats

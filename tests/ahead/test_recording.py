@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import farm
+from farm.ahead import recording
+from farm.ahead.manifest import read
 from farm.errors import ManifestError
-from farm.front import recording
-from farm.front.manifest import read
 from farm.port.role import collecting
 
 HEAD = "import farm, os, sys\nfarm.configure(enabled=False)\n"

@@ -1,0 +1,1 @@
+"""Ahead of a run: what programs will ask for is written down, compiled before, and compared with what is stored."""
