@@ -10,6 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
+
+def children(*, recursive: bool = False) -> list[psutil.Process]:
+    """The processes below this one that are no zombies.
+
+    Without Python's own, one for each process that has used multiprocessing: it ends with that process.
+    """
+    found = []
+    for child in psutil.Process().children(recursive=recursive):
+        with contextlib.suppress(psutil.Error):
+            tracker = any("multiprocessing.resource_tracker" in word for word in child.cmdline())
+            if child.status() != psutil.STATUS_ZOMBIE and not tracker:
+                found.append(child)
+    return found
+
 
 def waiting_for(usual_s: float) -> Callable[..., None]:
     """`eventually(claim, bound_s)`, which waits until the claim is true; so long unless it is told otherwise."""

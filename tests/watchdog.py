@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import numba
 import psutil
 import pytest
+import troubles
 
 from farm.front import default, ends
 from farm.pool.pool import Pool, _pools
@@ -116,14 +118,12 @@ def processes_of(one: Any) -> set[int | None]:
 
 
 def children() -> dict[int, str]:
-    """Child processes that are no zombies, with their command lines."""
+    """Child processes, with their command lines."""
     found = {}
-    for child in psutil.Process().children():
+    for child in troubles.children():
         with contextlib.suppress(psutil.Error):
-            if child.status() != psutil.STATUS_ZOMBIE:
-                found[child.pid] = " ".join(child.cmdline())[:200]
-    # Python's own, one for each process that has used multiprocessing: it ends with that process.
-    return {pid: line for pid, line in found.items() if "multiprocessing.resource_tracker" not in line}
+            found[child.pid] = " ".join(child.cmdline())[:200]
+    return found
 
 
 def file_locks() -> set[str]:
@@ -154,9 +154,14 @@ class Census:
     """What there is before a test, and what is there of it, or beside it, afterwards."""
 
     def __init__(self) -> None:
+        self._decorators = numba.jit, numba.njit
         self._farms = ends.farms()
         self._children, self._threads = children(), set(threading.enumerate())
         self._locks, self._temporary = file_locks(), set(os.listdir(tempfile.gettempdir()))
+
+    def give_back(self) -> None:
+        """So that the next test is not blamed."""
+        numba.jit, numba.njit = self._decorators
 
     def left(self) -> list[str]:
         """What the test has left behind, for people."""
@@ -168,6 +173,8 @@ class Census:
         for thread in set(threading.enumerate()) - threads:
             if thread.name.startswith("farm-") or not thread.daemon:
                 found.append(f"thread {thread.name}")
+        if (numba.jit, numba.njit) != self._decorators:
+            found.append("a farm behind numba's decorators")
         found += [f"file lock {where}" for where in file_locks() - self._locks]
         added = set(os.listdir(tempfile.gettempdir())) - self._temporary
         found += [f"temporary directory {name}" for name in added if name.startswith(("farm-", ".farm-"))]
@@ -183,4 +190,5 @@ def nothing_outlives_the_test(tmp_path_factory: pytest.TempPathFactory) -> Itera
         end = time.monotonic() + GONE_S
         while (left := before.left()) and time.monotonic() < end:
             time.sleep(0.01)
+        before.give_back()
         assert not left, f"left behind: {'; '.join(left)}"

@@ -73,7 +73,7 @@ class Barn:
 
     def living(self) -> list[psutil.Process]:
         """The processes below this one."""
-        return living(psutil.Process().children(recursive=True))
+        return troubles.children(recursive=True)
 
     def is_at_rest(self) -> bool:
         """No job, and no process and no socket but those of the foreman and of idle workers."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import troubles
 from barns import PATIENCE_S, eventually, living
 
 import farm
@@ -184,7 +185,7 @@ def test_what_a_dead_worker_was_writing_is_removed_with_the_next_job(barn: farm.
 def test_a_foreman_killed_in_mid_compile_costs_time_only(barn: farm.Farm, tmp_path: Path, number: int) -> None:
     function = ask(barn, tmp_path)
     workers = compiling(os.getpid())
-    psutil.Process().children()[0].send_signal(number)
+    troubles.children()[0].send_signal(number)
     eventually(lambda: not living(workers))
     assert all_compiled(barn, function)
 

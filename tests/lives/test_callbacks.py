@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+import troubles
 
 import farm
 from farm import CompileState
@@ -115,7 +115,7 @@ def test_a_listener_that_hears_of_a_lost_foreman_may_wait_for_its_jobs(barn: far
     found: list[bool] = []
     listener = Listens(events.Degraded, lambda event: found.append(function.wait(30)))
     barn.add_listener(listener)
-    (foreman,) = psutil.Process().children()
+    (foreman,) = troubles.children()
     foreman.suspend()  # so that it cannot be done before it is lost
     function(OVERFLOW)
     foreman.kill()

@@ -13,6 +13,11 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     runtime = tmp_path / "runtime"
     runtime.mkdir(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    # Where this process posts what its own farms do, were it asked for that before.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     return Board.of_this_user()
 
 

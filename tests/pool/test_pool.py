@@ -46,7 +46,7 @@ def nothing_left() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
     gc.collect()
-    eventually(lambda: not [c for c in psutil.Process().children(recursive=True) if alive(c.pid)])
+    eventually(lambda: not troubles.children(recursive=True))
     eventually(lambda: not [t for t in threading.enumerate() if t.name == "farm-pool"])
     assert len(os.listdir("/proc/self/fd")) <= before
 
@@ -98,7 +98,7 @@ def text(ticket: Ticket) -> str:
 
 
 def test_nothing_starts_before_the_first_job(pool: Pool) -> None:
-    assert not psutil.Process().children() and repr(pool) == "<Pool [0 idle, 0 busy | 0 queued]>"
+    assert not troubles.children() and repr(pool) == "<Pool [0 idle, 0 busy | 0 queued]>"
 
 
 def test_jobs_come_back(pool: Pool) -> None:
@@ -226,7 +226,7 @@ def test_an_idle_foreman_leaves_and_comes_back_with_the_next_job() -> None:
     try:
         foreman = int(text(send(pool, "ppid:")))
         eventually(lambda: not alive(foreman))
-        eventually(lambda: not psutil.Process().children())
+        eventually(lambda: not troubles.children())
         assert int(text(send(pool, "ppid:"))) != foreman
     finally:
         pool.close(0)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+import troubles
 
 from farm.job.key import CompileKey
 from farm.store.artifact import Artifact
@@ -43,7 +43,7 @@ def nothing_is_left(root: Path) -> Iterator[None]:
     """No child process, no descriptor and no temporary file outlives a test."""
     before = len(os.listdir("/proc/self/fd"))
     yield
-    assert psutil.Process().children() == []
+    assert troubles.children() == []
     assert len(os.listdir("/proc/self/fd")) == before
     temporary = root / "v1" / "tmp"
     assert not temporary.is_dir() or os.listdir(temporary) == []

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+import troubles
 from click.testing import CliRunner, Result
 
 from farm.tools.main import main
@@ -29,5 +29,5 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         if name.startswith("FARM_"):
             monkeypatch.delenv(name)
     yield Shell(tmp_path / "cache", monkeypatch)
-    assert psutil.Process().children() == []
+    assert troubles.children() == []
     assert not list(tmp_path.rglob(".farm-doctor-*"))

@@ -194,7 +194,8 @@ class Terminal:
             stderr=self._theirs,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, "TERM": "xterm-256color"},
+            # Without the size that some test runners say a terminal has: this one changes its size.
+            env={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm-256color"},
         )
 
     def resize(self, rows: int, columns: int) -> None:
