@@ -64,10 +64,11 @@ def run(
             farm.report(*reports)
         except OSError as error:
             raise SettingError(f"the report cannot be written: {error}") from None
-    farm.enable()
+    enabled = farm.enable()  # to the very end: also for what threads of the program import after its main module
     if as_module:
         return run_module(program, arguments)
     try:
         run_script(program, arguments)
     except OSError as error:
+        enabled.disable()
         raise SettingError(f"cannot open {click.format_filename(program)}: {error.strerror}") from None
