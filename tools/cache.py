@@ -21,12 +21,18 @@ from farm.tools.table import print_json
 
 @click.group()
 def cache() -> None:
-    """The directory that compiled functions are kept in."""
+    """The directory that compiled functions are kept in.
+
+    \b
+    Example:
+      farm cache ls --package stumpy --sort size
+    """
 
 
 @cache.command()
 @cache_dir_option
-def path(cache_dir: str | None) -> None:
+@JSON_OPTION
+def path(cache_dir: str | None, as_json: bool) -> None:
     """Print the cache directory, and nothing else.
 
     Exit codes: 0; 2 for a wrong setting.
@@ -36,6 +42,8 @@ def path(cache_dir: str | None) -> None:
       ls -l "$(farm cache path)"
     """
     config = settings(cache_dir)
+    if as_json:
+        return print_json({"path": str(config.cache_dir)})
     # Bytes, because a path need not be text, and what is printed here goes into another command.
     click.echo(os.fsencode(config.cache_dir))
 
@@ -43,7 +51,8 @@ def path(cache_dir: str | None) -> None:
 @cache.command()
 @cache_dir_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def clear(cache_dir: str | None, yes: bool) -> None:
+@JSON_OPTION
+def clear(cache_dir: str | None, yes: bool, as_json: bool) -> None:
     """Remove every compiled function and all bad files.
 
     Programs that run keep what they have loaded. Lower directories and the record of use (farm cache stats) are left
@@ -55,9 +64,11 @@ def clear(cache_dir: str | None, yes: bool) -> None:
     Example:
       farm cache clear --yes
     """
+    if as_json and not yes:
+        raise click.UsageError("--json does not ask: give --yes with it")
     store = open_store(settings(cache_dir))
     before = store.stats()
-    if before.entries == before.quarantined == 0:
+    if before.entries == before.quarantined == 0 and not as_json:
         click.echo(f"{path_text(store.root)} holds nothing to remove")
         return
     if not yes:
@@ -68,7 +79,11 @@ def clear(cache_dir: str | None, yes: bool) -> None:
         raise click.ClickException(str(refused)) from None
     after = store.stats()
     freed = StoreStats(removed, max(0, before.bytes - after.bytes), max(0, before.quarantined - after.quarantined))
-    click.echo(f"removed {amount(freed)}")
+    if as_json:
+        left = {"left": after.entries, "left_bytes": after.bytes}
+        print_json({"removed": freed.entries, "removed_bytes": freed.bytes, "bad_files": freed.quarantined, **left})
+    else:
+        click.echo(f"removed {amount(freed)}")
     if removed < before.entries and after.entries:
         raise click.ClickException(f"{count_text(after.entries, 'artifact')} could not be removed")
 

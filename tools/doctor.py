@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from farm.store.disk import DiskStore
 from farm.store.signing import read_key
 from farm.tools.page import Row, count_text, path_text, print_row, size_text
 from farm.tools.settings import Settings, cache_dir_option, read_settings
+from farm.tools.table import print_json
 from farm.tools.trial import TrialFailed, trial_directory, try_compile, try_lock
 
 
@@ -43,11 +44,24 @@ Finding = Row | Problem
 
 @click.command()
 @cache_dir_option
-def doctor(cache_dir: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, for machines.")
+def doctor(cache_dir: str | None, as_json: bool) -> None:
     """Show what the farm finds on this machine, and try it.
 
     Locks a file, and compiles a function in a worker process. The cache is left as it was.
+
+    Exit codes: 0; 1 if something is broken; 2 for a wrong setting.
+
+    \b
+    Example:
+      farm doctor --cache-dir /srv/farm-cache
     """
+    if as_json:
+        found = list(_findings(read_settings(cache_dir)))
+        broken = [asdict(one) for one in found if isinstance(one, Problem)]
+        rows = [{"where": one[0], "text": one[1]} for one in found if not isinstance(one, Problem)]
+        print_json({"found": rows, "problems": broken})
+        sys.exit(1 if broken else 0)
     problems: list[Problem] = []
     # Printed as they are found: the trial takes seconds.
     for finding in _findings(read_settings(cache_dir)):

@@ -18,6 +18,11 @@ def main() -> None:
     """Numba functions compile in worker processes while the program goes on.
 
     Every setting is read from its FARM_* variable, as a program that uses the farm would read it.
+
+    \b
+    Example:
+      farm run --record farm.jsonl program.py
+      farm prewarm farm.jsonl --script program.py
     """
 
 

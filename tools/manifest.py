@@ -18,18 +18,24 @@ from farm.ahead.program import Program
 from farm.errors import FarmError
 from farm.tools.page import count_text
 from farm.tools.prewarm import own_directory_on_path
-from farm.tools.table import print_table
+from farm.tools.table import print_json, print_table
 
 
 @click.group()
 def manifest() -> None:
-    """What programs use, as `farm run --record` writes it down."""
+    """What programs use, as `farm run --record` writes it down.
+
+    \b
+    Example:
+      farm manifest show farm.jsonl
+    """
 
 
 @manifest.command(epilog="\b\nExample:\n  farm manifest merge all.jsonl monday.jsonl tuesday.jsonl\n")
 @click.argument("out", metavar="OUT")
 @click.argument("manifests_in", metavar="IN...", nargs=-1, required=True)
-def merge(out: str, manifests_in: tuple[str, ...]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def merge(out: str, manifests_in: tuple[str, ...], as_json: bool) -> None:
     """Write the entries of all manifests IN into OUT, each once.
 
     Exit codes: 0; 1 if one cannot be read or written; 2 for wrong usage.
@@ -39,6 +45,8 @@ def merge(out: str, manifests_in: tuple[str, ...]) -> None:
         manifests.write(Path(out), entries)
     except FarmError as error:
         raise click.ClickException(str(error)) from None
+    if as_json:
+        return print_json({"path": out, "entries": len(entries)})
     click.echo(f"{_entries_text(len(entries))} in {click.format_filename(out)}")
 
 
