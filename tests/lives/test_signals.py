@@ -70,7 +70,9 @@ def test_ctrl_c_at_the_terminal_is_the_programs_alone_and_its_jobs_come_out(tmp_
 @pytest.mark.concurrency
 def test_a_group_that_is_stopped_and_continued_goes_on_where_it_was(tmp_path: Path) -> None:
     """Its workers are in groups of their own, and go on meanwhile."""
-    with on_a_terminal(tmp_path, IN_THE_MIDDLE + GOES_ON) as (process, keyboard):
+    # Until the main thread runs again the kernel gives a signal to any other, which does not wake it: numpy has some.
+    alone = {"OPENBLAS_NUM_THREADS": "1"}
+    with on_a_terminal(tmp_path, IN_THE_MIDDLE + GOES_ON, **alone) as (process, keyboard):
         is_ready(process)
         front = psutil.Process(process.pid)
         os.killpg(process.pid, signal.SIGSTOP)  # a group that no shell has started is not stopped by its terminal
@@ -78,7 +80,6 @@ def test_a_group_that_is_stopped_and_continued_goes_on_where_it_was(tmp_path: Pa
         store = tmp_path / "cache" / "v1"
         eventually(lambda: len(list(store.glob("??/*.farm"))) >= 2)
         os.killpg(process.pid, signal.SIGCONT)
-        # Until the main thread runs again the kernel gives the signal to any other, numpy's own for example.
         eventually(lambda: front.status() != psutil.STATUS_STOPPED)
         os.write(keyboard, KEYS[signal.SIGINT])
         done = ended(process)
