@@ -50,6 +50,8 @@ class Bulletin:
         self._thread: threading.Thread | None = None
         self._has_news = False
         self._closed = threading.Event()
+        self._gone = False
+        """A finalizer runs in the middle of anything: once the farm was closed it has nothing to do."""
         weakref.finalize(farm, self.close)
 
     @property
@@ -71,13 +73,14 @@ class Bulletin:
 
     def close(self) -> None:
         """Take it away, for good. In a forked child it stays: it is the parent's."""
-        if self._author.pid != os.getpid():
+        if self._author.pid != os.getpid() or self._gone:
             return
         self._closed.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
         self._board.remove(self.name)
+        self._gone = True
 
     def _run(self) -> None:
         launch.leave_signals_to_others()

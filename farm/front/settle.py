@@ -374,8 +374,8 @@ class Settler:
         if not isinstance(stored, Stored):
             return self._ask_for_bytes(pending, built)
         if pending.stored is None:
+            self.supply.keep(built, stored)  # before others find it and go on: whoever waited may look for it
             pending.stored = stored
-            self.supply.keep(built, stored)
         self._tell_load(pending, stored)
         pending.unpacked = _unpacked(pending, stored)
         pending.unpack_s = time.perf_counter() - started
