@@ -11,6 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
+
+from farm.observe.board import Board
+
+
+def board_of_its_own(place: Path, patch: pytest.MonkeyPatch) -> Board:
+    """From now on this process and its children post here, and see nobody else: neither what other programs of this
+    user have posted, nor what this process posted before."""
+    for variable, name in (("XDG_RUNTIME_DIR", "runtime"), ("TMPDIR", "temporary")):
+        directory = place / name
+        directory.mkdir(0o700)
+        patch.setenv(variable, str(directory))
+    patch.setattr("tempfile.tempdir", str(place / "temporary"))
+    return Board.of_this_user()
 
 
 def children(*, recursive: bool = False) -> list[psutil.Process]:

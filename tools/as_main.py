@@ -9,7 +9,8 @@ import os
 import pkgutil
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType, TracebackType
 from typing import Any, Final
@@ -26,6 +27,17 @@ _kept: list[ModuleType] = []
 
 class ProgramInterrupted(BaseException):
     """The program ended by Ctrl-C, and it has been told."""
+
+
+@contextmanager
+def own_directory_on_path() -> Iterator[None]:
+    """Modules are found from the current directory, as by `python -m`."""
+    before = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 class Commands(click.Group):

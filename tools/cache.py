@@ -12,10 +12,10 @@ from farm.store.lock import LockOutcome
 from farm.store.upkeep import StoreStats
 from farm.tools.cache_bundle import export_command, import_command, lower_command
 from farm.tools.cache_check import verify
-from farm.tools.cache_list import JSON_OPTION, amount, ls, show, stats
+from farm.tools.cache_list import amount, ls, show, stats
 from farm.tools.page import count_text, path_text
-from farm.tools.settings import cache_dir_option
-from farm.tools.stores import open_store, settings, with_size
+from farm.tools.settings import JSON_OPTION, cache_dir_option, settings
+from farm.tools.stores import open_store, with_size
 from farm.tools.table import print_json
 
 

@@ -16,16 +16,14 @@ from farm.store import bundle, lower
 from farm.store.bundle import Imported
 from farm.store.disk import StoreUnwritable
 from farm.store.signing import read_key
-from farm.tools.cache_list import JSON_OPTION
 from farm.tools.page import count_text, path_text, size_text
-from farm.tools.settings import cache_dir_option
+from farm.tools.settings import JSON_OPTION, cache_dir_option, settings
 from farm.tools.stores import (
     chosen,
     entries,
     filter_options,
     open_store,
     reported,
-    settings,
     tell_unreadable,
     with_size,
 )

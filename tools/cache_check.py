@@ -17,10 +17,10 @@ from farm.store import catalog, upkeep
 from farm.store.catalog import EVERYTHING
 from farm.store.disk import DiskStore
 from farm.store.upkeep import Verified
-from farm.tools.cache_list import JSON_OPTION, SHORT_KEY
+from farm.tools.cache_list import SHORT_KEY
 from farm.tools.page import count_text, path_text
-from farm.tools.settings import cache_dir_option
-from farm.tools.stores import entries, nothing_compiles, open_store, reported, settings
+from farm.tools.settings import JSON_OPTION, cache_dir_option, settings
+from farm.tools.stores import entries, nothing_compiles, open_store, reported
 from farm.tools.table import print_json, progress
 
 

@@ -14,21 +14,19 @@ from farm.store.disk import DiskStore
 from farm.store.upkeep import StoreStats
 from farm.store.usage import Usage
 from farm.tools.page import count_text, path_text, print_row, size_text, time_text
-from farm.tools.settings import cache_dir_option
+from farm.tools.settings import JSON_OPTION, cache_dir_option, settings
 from farm.tools.stores import (
     chosen,
     entries,
     filter_options,
     open_store,
     reported,
-    settings,
     tell_unreadable,
     the_entry,
 )
 from farm.tools.table import print_json, print_table
 
 SHORT_KEY: Final = 12
-JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="One JSON document, for machines.")
 SORTS: Final = {
     "size": lambda one: (-one.size_bytes, one.function),
     "age": lambda one: (one.used_at, one.function),

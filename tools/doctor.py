@@ -25,7 +25,7 @@ from farm.port.target import own_cpu, target, toolchain
 from farm.store.disk import DiskStore
 from farm.store.signing import read_key
 from farm.tools.page import Row, count_text, path_text, print_row, size_text
-from farm.tools.settings import Settings, cache_dir_option, read_settings
+from farm.tools.settings import JSON_OPTION, Settings, cache_dir_option, read_settings
 from farm.tools.table import print_json
 from farm.tools.trial import TrialFailed, trial_directory, try_compile, try_lock
 
@@ -44,7 +44,7 @@ Finding = Row | Problem
 
 @click.command()
 @cache_dir_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, for machines.")
+@JSON_OPTION
 def doctor(cache_dir: str | None, as_json: bool) -> None:
     """Show what the farm finds on this machine, and try it.
 

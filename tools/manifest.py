@@ -16,8 +16,9 @@ from farm.ahead.manifest import ManifestEntry
 from farm.ahead.prewarm import unresolved
 from farm.ahead.program import Program
 from farm.errors import FarmError
+from farm.tools.as_main import own_directory_on_path
 from farm.tools.page import count_text
-from farm.tools.prewarm import own_directory_on_path
+from farm.tools.settings import JSON_OPTION
 from farm.tools.table import print_json, print_table
 
 
@@ -34,7 +35,7 @@ def manifest() -> None:
 @manifest.command(epilog="\b\nExample:\n  farm manifest merge all.jsonl monday.jsonl tuesday.jsonl\n")
 @click.argument("out", metavar="OUT")
 @click.argument("manifests_in", metavar="IN...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON_OPTION
 def merge(out: str, manifests_in: tuple[str, ...], as_json: bool) -> None:
     """Write the entries of all manifests IN into OUT, each once.
 
@@ -52,7 +53,7 @@ def merge(out: str, manifests_in: tuple[str, ...], as_json: bool) -> None:
 
 @manifest.command(epilog="\b\nExample:\n  farm manifest show farm.jsonl\n")
 @click.argument("file", metavar="FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON_OPTION
 def show(file: str, as_json: bool) -> None:
     """Print a manifest as a table.
 
@@ -60,7 +61,7 @@ def show(file: str, as_json: bool) -> None:
     """
     entries = manifests.merged(_read(file))
     if as_json:
-        click.echo(json.dumps({"entries": [json.loads(entry.line()) for entry in entries]}, indent=2))
+        print_json({"entries": [json.loads(entry.line()) for entry in entries]})
         return
     print_table(("function", "signature", "program", "notes"), [_cells(entry) for entry in entries])
 
@@ -82,7 +83,7 @@ def _cells(entry: ManifestEntry) -> tuple[str, str, str, str]:
 @click.argument("file", metavar="FILE")
 @click.option("--script", metavar="FILE", help="The program that __main__ in the manifest is.")
 @click.option("-m", "module", metavar="MODULE", help="As --script, for what `python -m` runs.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON_OPTION
 def check(file: str, script: str | None, module: str | None, as_json: bool) -> None:
     """Look for entries whose function or types are not there any more, and say why.
 
@@ -111,7 +112,7 @@ def check(file: str, script: str | None, module: str | None, as_json: bool) -> N
 def _print_gone(gone: Sequence[tuple[ManifestEntry, str]], as_json: bool) -> None:
     if as_json:
         rows = [{"function": one.function, "signature": one.signature, "detail": detail} for one, detail in gone]
-        click.echo(json.dumps({"unresolved": rows}, indent=2))
+        print_json({"unresolved": rows})
     elif gone:
         print_table(
             ("function", "signature", "problem"), [(one.function, one.signature, detail) for one, detail in gone]

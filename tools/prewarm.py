@@ -5,8 +5,6 @@ compiled; 2 for wrong usage or a wrong setting.
 """
 
 import contextlib
-import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,9 +17,10 @@ from farm.ahead.prewarm import FAILURES, Outcome, PrewarmInterrupted, PrewarmPro
 from farm.ahead.program import Program
 from farm.ahead.sources import SourceError
 from farm.errors import ConfigError, CpuError, FarmError, SignatureError
+from farm.tools.as_main import own_directory_on_path
 from farm.tools.page import size_text
-from farm.tools.settings import SettingError, cache_dir_option, read_settings, warnings_as_lines
-from farm.tools.table import print_table
+from farm.tools.settings import JSON_OPTION, SettingError, cache_dir_option, settings, warnings_as_lines
+from farm.tools.table import print_json, print_table
 
 WRONG_USAGE = (ConfigError, CpuError, SignatureError, SourceError)
 EPILOG = """\b
@@ -41,7 +40,7 @@ Example:
 @click.option("-m", "module", metavar="MODULE", help="As --script, for what `python -m` runs; its package is a source.")
 @click.option("--dry-run", is_flag=True, help="Show what would be compiled, and compile nothing.")
 @click.option("--check", is_flag=True, help="Compile nothing; exit code 1 if a program would have to compile.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON_OPTION
 @cache_dir_option
 def prewarm(
     sources: tuple[str, ...],
@@ -107,31 +106,17 @@ def _prewarm(
 @contextlib.contextmanager
 def _settings(cache_dir: str | None, workers: str | None) -> Iterator[None]:
     """The environment's settings and the options, for the default farm. Raises SettingError."""
-    settings = read_settings(cache_dir)
-    for text in settings.unknown:
-        click.echo(f"Warning: {text}", err=True)
+    config = settings(cache_dir)
     owner = farm.default_farm()
     before = owner.config
-    changed: dict[str, object] = {"workers": settings.config.workers if workers is None else workers}
     try:
-        owner.config = settings.config.with_changes(**changed)
+        owner.config = config if workers is None else config.with_changes(workers=workers)
     except ConfigError as error:
         raise SettingError(str(error)) from None
     try:
         yield
     finally:
         owner.config = before
-
-
-@contextlib.contextmanager
-def own_directory_on_path() -> Iterator[None]:
-    """Modules are found from the current directory, as by `python -m`."""
-    before = list(sys.path)
-    sys.path.insert(0, os.getcwd())
-    try:
-        yield
-    finally:
-        sys.path[:] = before
 
 
 def _paired(words: tuple[str, ...]) -> list[Any]:
@@ -186,7 +171,7 @@ def _seconds_text(seconds: float) -> str:
 
 def _print(report: PrewarmReport, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"rows": [_as_json(row) for row in report.rows], "counts": _counts(report)}, indent=2))
+        print_json({"rows": [_as_json(row) for row in report.rows], "counts": _counts(report)})
         return
     if report.rows:
         rows = [

@@ -9,7 +9,7 @@ import farm
 from farm.config import CompileMode
 from farm.errors import ManifestError
 from farm.tools.as_main import run_module, run_script
-from farm.tools.settings import SettingError, read_settings
+from farm.tools.settings import SettingError, settings
 
 EPILOG = """\b
 Example:
@@ -50,8 +50,7 @@ def run(
 
     Exit codes: the program's; 2 for wrong usage or a wrong setting, before the program begins.
     """
-    for text in read_settings(None).unknown:
-        click.echo(f"Warning: {text}", err=True)
+    settings(None)  # a wrong one ends it here
     if mode is not None:
         farm.configure(mode=mode)
     if record is not None:

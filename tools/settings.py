@@ -44,6 +44,17 @@ def read_settings(cache_dir: str | None) -> Settings:
     return Settings(config, tuple(str(one.message) for one in caught))
 
 
+def settings(cache_dir: str | None) -> Config:
+    """`read_settings`, with a line on standard error for each variable that is none."""
+    found = read_settings(cache_dir)
+    for text in found.unknown:
+        click.echo(f"Warning: {text}", err=True)
+    return found.config
+
+
+JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="One JSON document, for machines.")
+
+
 def cache_dir_option(command: F) -> F:
     """`--cache-dir`, for every command that looks at a cache directory."""
     text = "The cache directory, instead of FARM_CACHE_DIR or the user's own."

@@ -1,8 +1,6 @@
 """What the commands about a cache directory share: opening it, choosing artifacts, naming one by its key."""
 
-import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +17,9 @@ from farm.store import catalog
 from farm.store.catalog import Entry, Filter, Unreadable
 from farm.store.disk import DiskStore, StoreSettings
 from farm.store.places import Places
+from farm.tools.as_main import own_directory_on_path
 from farm.tools.page import count_text, path_text
-from farm.tools.settings import SettingError, read_settings, warnings_as_lines
+from farm.tools.settings import SettingError, warnings_as_lines
 from farm.tools.table import progress
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,14 +67,6 @@ def chosen(
     )
 
 
-def settings(cache_dir: str | None) -> Config:
-    """The settings, with a line for each variable that is none."""
-    found = read_settings(cache_dir)
-    for text in found.unknown:
-        click.echo(f"Warning: {text}", err=True)
-    return found.config
-
-
 def with_size(config: Config, text: str) -> Config:
     """The settings with another limit of the store's size. Raises SettingError."""
     try:
@@ -111,31 +102,31 @@ def entries(places: Places | None, chosen: Filter) -> tuple[list[Entry], list[Un
 
     Raises as `catalog`.
     """
-    if places is None:
-        return [], []
     good, bad = list[Entry](), list[Unreadable]()
+    for one in all_entries(places):
+        if isinstance(one, Unreadable):
+            bad.append(one)
+        elif chosen.admits(one):
+            good.append(one.shortened())
+    return good, bad
+
+
+def all_entries(places: Places | None) -> Iterator[Entry | Unreadable]:
+    """Everything that lies there, one after the other; shows how far it is. Raises as `catalog`."""
+    if places is None:
+        return
     try:
         with progress("looked at", catalog.count(places)) as shown:
-            for one in shown.of(catalog.entries(places)):
-                if isinstance(one, Unreadable):
-                    bad.append(one)
-                elif chosen.admits(one):
-                    good.append(one.shortened())
+            yield from shown.of(catalog.entries(places))
     except FileNotFoundError:  # nothing was compiled yet, or somebody has just removed it
-        return good, bad
-    return good, bad
+        return
 
 
 @contextmanager
 def nothing_compiles() -> Iterator[None]:
     """For the block, modules are found as by `python -m`, and what they ask for is not compiled."""
-    path = list(sys.path)
-    sys.path.insert(0, os.getcwd())
-    try:
-        with collecting():
-            yield
-    finally:
-        sys.path[:] = path
+    with own_directory_on_path(), collecting():
+        yield
 
 
 def tell_unreadable(bad: list[Unreadable]) -> None:

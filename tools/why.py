@@ -18,14 +18,12 @@ from farm.enable import enable
 from farm.errors import NotShippable, SignatureError
 from farm.job.sentences import Difference
 from farm.port.naming import PROGRAM
-from farm.store import catalog
-from farm.store.catalog import Entry, Unreadable, printable
-from farm.store.places import Places
-from farm.tools.cache_list import JSON_OPTION, SHORT_KEY, entry_json, print_entry, whole_json
+from farm.store.catalog import Entry, printable
+from farm.tools.cache_list import SHORT_KEY, entry_json, print_entry, whole_json
 from farm.tools.page import print_row, time_text
-from farm.tools.settings import cache_dir_option
-from farm.tools.stores import nothing_compiles, open_store, reported, settings, the_entry
-from farm.tools.table import print_json, progress
+from farm.tools.settings import JSON_OPTION, cache_dir_option, settings
+from farm.tools.stores import all_entries, nothing_compiles, open_store, reported, the_entry
+from farm.tools.table import print_json
 
 
 @click.command(name="why")
@@ -74,7 +72,7 @@ def why_command(what: tuple[str, ...], script: Path | None, cache_dir: str | Non
         raise click.UsageError(f"which program is {PROGRAM}? --script FILE")
     with _loading(script), reported(config):
         try:
-            answer = why(store, find(what[0]), what[1], _entries(store.places))
+            answer = why(store, find(what[0]), what[1], all_entries(store.places))
         except (NotFound, SignatureError) as error:
             raise click.UsageError(str(error)) from None
     if as_json:
@@ -95,16 +93,6 @@ def _loading(script: Path | None) -> Iterator[None]:
             except ProgramError as error:
                 raise click.UsageError(str(error)) from None
         yield
-
-
-def _entries(places: Places | None) -> Iterator[Entry | Unreadable]:
-    if places is None:
-        return
-    try:
-        with progress("looked at", catalog.count(places)) as shown:
-            yield from shown.of(catalog.entries(places))
-    except FileNotFoundError:
-        return
 
 
 def _keys(found: list[Entry], as_json: bool) -> None:
@@ -129,8 +117,8 @@ def _print_answer(answer: Answer) -> None:
         print_row("because", "" if refusal is None else f"{refusal.reason.value}: {refusal.detail}")
         return
     if answer.stored is not None:
-        made_in = answer.stored.meta.get("compile_s")
-        saves = f": {made_in:.2f} s of compiling" if isinstance(made_in, float) else ""
+        made_in = answer.stored.compile_s
+        saves = "" if made_in is None else f": {made_in:.2f} s of compiling"
         made_for = answer.made_for
         cpu = "" if made_for is None else f", made for {made_for}, which this machine can run"
         click.echo(f"hit: {name} is in the store{cpu}{saves}")

@@ -38,7 +38,6 @@ from farm.port.cpu import Cpu, parse
 from farm.port.load import made_for_cpu
 from farm.port.role import collecting, collects, compiles_for_others
 from farm.port.target import inherited_flags
-from farm.reasons import RefusalReason
 from farm.store.artifact import Stored
 from farm.store.disk import DiskStore, StoreSettings
 
@@ -264,7 +263,7 @@ class _Run:
         if not isinstance(found, Stored) and self.check and cpu is None:
             found = self._supply(config).look_further(config, other_keys(functor))
         if isinstance(found, Stored):
-            made_for, took = made_for_cpu(found.meta), _seconds(found)
+            made_for, took = made_for_cpu(found.meta), found.compile_s
             detail = "" if found.key == functor.key else f"code for {made_for}, which runs here"
             self.seconds += [] if took is None else [took]
             self.rows[(*label, key)] = _row(
@@ -377,7 +376,7 @@ class _Run:
         found = self._store(job.config).get(job.functor.key)
         if not isinstance(found, Stored):
             return replace(row, detail="it was in the store, and is not there any more: the store may be too small")
-        detail, took = "together with what calls it, or by another process", _seconds(found)
+        detail, took = "together with what calls it, or by another process", found.compile_s
         return replace(row, outcome=Outcome.COMPILED, seconds=took, size_bytes=found.size_bytes, detail=detail)
 
     # -- telling ---------------------------------------------------------------------------------------
@@ -399,17 +398,10 @@ class _Run:
 
 
 def _functor(request: Request, cpu: Cpu | None) -> CompileFunctor:
-    dispatcher, flags = request.dispatcher, request.caller_flags
-    if dispatcher.targetoptions.get("forceobj"):
-        raise NotShippable(RefusalReason.OBJECT_MODE, request.function)
+    flags = request.caller_flags
     # Outside of a caller nothing is entered at all: a function that has one has other flags than one that has none.
     with nullcontext() if flags is None else inherited_flags(flags):
-        return make_functor(dispatcher, request.arguments, request.return_type, cpu)
-
-
-def _seconds(found: Stored) -> float | None:
-    seconds = found.meta.get("compile_s")
-    return seconds if isinstance(seconds, float) else None
+        return make_functor(request.dispatcher, request.arguments, request.return_type, cpu)
 
 
 def _row(label: tuple[str, str, str], outcome: Outcome, **more: Any) -> PrewarmRow:

@@ -188,8 +188,6 @@ def between(one: Entry, other: Entry) -> tuple[tuple[str, ...], tuple[Difference
 
 
 def _asked(dispatcher: FarmDispatcher, arguments: tuple[Any, ...], return_type: Any | None) -> Asked:
-    if dispatcher.targetoptions.get("forceobj"):
-        raise NotShippable(RefusalReason.OBJECT_MODE, _label(dispatcher))
     functor = make_functor(dispatcher, arguments, return_type)  # refuses what cannot travel, as a call does
     parts = key_parts(dispatcher, arguments, return_type, None)
     around = surroundings(target.target(), target.toolchain())

@@ -50,7 +50,7 @@ _ATTEMPTS: Final = {
     AttemptEnd.DIED.value: Kind.DIED,
     AttemptEnd.LOST.value: Kind.DIED,
 }
-_numbers_of: Final = ("compiled", "loaded", "local", "compile_s", "load_s", "saved_s")
+_COUNTED: Final = ("compiled", "loaded", "local", "compile_s", "load_s", "saved_s")
 
 
 class Report:
@@ -219,7 +219,7 @@ class Report:
         for name, one in functions.items():
             old = functions_before.get(name)
             numbers: dict[str, Any] = {
-                what: getattr(one, what) - (0 if old is None else getattr(old, what)) for what in _numbers_of
+                what: getattr(one, what) - (0 if old is None else getattr(old, what)) for what in _COUNTED
             }
             costs.append(FunctionCost(function=name, **numbers))
         spans = list(self._spans)

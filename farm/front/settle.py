@@ -100,7 +100,7 @@ class Settler:
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(self._functor(dispatcher, arguments, return_type))
+            found = self._look_up(make_functor(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
@@ -126,7 +126,7 @@ class Settler:
         interruption is raised; then the caller gives the pending up.
         """
         try:
-            functor = self._functor(pending.dispatcher, pending.entry.key, pending.return_type)
+            functor = make_functor(pending.dispatcher, pending.entry.key, pending.return_type)
             pending.key = functor.key
             started = time.perf_counter()
             found = self._look_up(functor)
@@ -155,12 +155,6 @@ class Settler:
             self._settle_if_free(pending)
         if not pending.settled:
             pending.when_answered(self.installer.arrive)
-
-    @staticmethod
-    def _functor(dispatcher: Any, arguments: Any, return_type: Any | None) -> CompileFunctor:
-        if dispatcher.targetoptions.get("forceobj"):
-            raise NotShippable(RefusalReason.OBJECT_MODE, dispatcher.label)
-        return make_functor(dispatcher, arguments, return_type)
 
     def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
         config = self._config()
@@ -413,10 +407,10 @@ class Settler:
         load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
         ended = time.monotonic()
         pending.here = ended - load_s, ended
-        seconds, own, made_for = stored.meta.get("compile_s"), own_cpu(), made_for_cpu(stored.meta)
+        seconds, own, made_for = stored.compile_s, own_cpu(), made_for_cpu(stored.meta)
         return result, Origin(
             source=Source.WORKER if compiled else Source.STORE,
-            compile_s=seconds if isinstance(seconds, float) else built.compile_s,
+            compile_s=built.compile_s if seconds is None else seconds,
             load_s=load_s,
             artifact_bytes=stored.size_bytes,
             cpu=str(made_for),

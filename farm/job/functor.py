@@ -121,6 +121,9 @@ def make_functor(
     With `cpu` it is compiled for that one, by workers of their own: `Supply.pool(config, functor.settings)`. Raises
     NotShippable with the reason.
     """
+    if dispatcher.targetoptions.get("forceobj"):
+        body = dispatcher.py_func
+        raise NotShippable(RefusalReason.OBJECT_MODE, f"{body.__module__}.{body.__qualname__}")
     caller_flags, settings = target.caller_flags(), target.settings()
     if cpu is not None:
         settings = target.settings_for(settings, cpu)

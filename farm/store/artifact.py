@@ -204,6 +204,12 @@ class Stored:
     _bitcode: Section = field(repr=False)
     _source: Source = field(repr=False)
 
+    @property
+    def compile_s(self) -> float | None:
+        """What the compile took, as it says itself."""
+        seconds = self.meta.get("compile_s")
+        return seconds if isinstance(seconds, float) else None
+
     def bitcode(self) -> bytes | Miss:
         """The bitcode of the very file that was loaded: a file republished under the key has other symbol names."""
         return _section(self._source, "BITC", self._bitcode)

@@ -18,10 +18,7 @@ eventually = troubles.waiting_for(60)
 
 @pytest.fixture
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    return Board.of_this_user()
+    return troubles.board_of_its_own(tmp_path, monkeypatch)
 
 
 def threads() -> list[threading.Thread]:

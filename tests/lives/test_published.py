@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import troubles
 from sessions import run
 
 from farm.observe.board import Board
@@ -10,15 +11,7 @@ from farm.observe.board import Board
 
 @pytest.fixture
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    # Where this process posts what its own farms do, were it asked for that before.
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    return Board.of_this_user()
+    return troubles.board_of_its_own(tmp_path, monkeypatch)
 
 
 PROGRAM = """

@@ -34,9 +34,7 @@ eventually = troubles.waiting_for(BOUND_S)
 
 @pytest.fixture
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return Board.of_this_user()
+    return troubles.board_of_its_own(tmp_path, monkeypatch)
 
 
 def content(**changes: Any) -> dict[str, Any]:
