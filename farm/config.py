@@ -361,6 +361,9 @@ class Config:
         Level of the logger named farm. At debug it shows every event.
     publish_status
         Whether `farm top` can see what the program does.
+    shadow_max_bytes
+        A call under fallback="auto" that would have to copy more is not restartable. Never over a tenth of the free
+        memory.
     """
 
     # None: as many as CPUs and memory allow, which the pool finds out.
@@ -392,6 +395,7 @@ class Config:
     signing_key_file: Path | None = None
     log_level: LogLevel = LogLevel.WARNING
     publish_status: bool = True
+    shadow_max_bytes: int = 256 << 20  # A guess. Measured: copying takes 2 ms for each MB of fresh memory.
 
     def __post_init__(self) -> None:
         for name, parse in PARSERS.items():
@@ -469,6 +473,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "signing_key_file": _or_none(_path, "none"),
     "log_level": _choice(LogLevel),
     "publish_status": _switch,
+    "shadow_max_bytes": _bytes,
 }
 
 

@@ -21,7 +21,6 @@
         `-- OutOfMemory
     FarmWarning (UserWarning)
     |-- CompileFailedWarning
-    |-- SlowFallbackWarning
     |-- UnknownSettingWarning
     `-- StoreVersionWarning
 
@@ -296,10 +295,6 @@ class FarmWarning(UserWarning):
 
 class CompileFailedWarning(FarmWarning):
     """A function stays on its fallback because numba cannot compile it."""
-
-
-class SlowFallbackWarning(FarmWarning):
-    """One run of a function's Python body took so long that its later pending calls wait instead."""
 
 
 class UnknownSettingWarning(FarmWarning):

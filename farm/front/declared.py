@@ -58,7 +58,10 @@ class Declared:
         return partial(self._run_body, self._dispatcher.body, arguments)
 
     def _run_body(self, body: Callable[..., Any], arguments: Types, *folded: Any) -> Any:
-        result = body(*converted(folded, arguments))
+        return self.returned(body(*converted(folded, arguments)), arguments)
+
+    def returned(self, result: Any, arguments: Types) -> Any:
+        """What the body gives, a number as the declared return type has it."""
         return_type = self.returns(arguments)
         return result if return_type is None else converted((result,), (return_type,))[0]
 

@@ -5,6 +5,7 @@ import threading
 
 from farm.front.ends import farms
 from farm.front.farm import Farm
+from farm.front.switch import stopper
 from farm.port import dispatch, forking
 
 # Guards _default. Making a Farm starts nothing and calls nothing back.
@@ -27,6 +28,7 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
     dispatch.reset_in_child()
+    stopper.reset_in_child()
     for one in farms():
         one.reset_in_child(unlocked=forking.forked_unlocked())
 

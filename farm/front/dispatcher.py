@@ -4,7 +4,8 @@ A call reaches this module only when numba's C code has no machine code for its 
 
     callable_for -> installed already (on probation)?   the machine code, counted
                  -> else the farm decides               compile now? wait? fail?
-                 -> and unless it waited                 the fallback, run by `run_body`
+                 -> and unless it waited                 under fallback="auto" what `Meanwhile` decides; else the
+                                                        fallback, run by `run_body`
 
 Calls from other jitted code come through `result_for` and have no fallback: they wait. Once a call was
 found pending, later ones with such arguments take a shortcut to the fallback until the code arrives.
@@ -15,7 +16,6 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -23,14 +23,15 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import CompileMode, Fallback
-from farm.errors import FarmClosed, SlowFallbackWarning
+from farm.errors import FarmClosed
 from farm.front.declared import Declared
 from farm.front.install import Installation
 from farm.front.pending import LiteralsWanted, Pending
 from farm.front.policy import choose_mode
 from farm.front.status import Status, status_of
+from farm.front.switch import passes
 from farm.front.table import Table
-from farm.observe.stats import Tally
+from farm.observe.stats import Spent, Tally
 from farm.port.dispatch import (
     HookedDispatcher,
     Signature,
@@ -50,9 +51,8 @@ from farm.port.target import caller_flags
 
 if TYPE_CHECKING:
     from farm.front.farm import Farm
-
-SLOW_BODY_S: Final = 1.0
-"""A guess: a body that ran this long would have been done sooner by waiting for an ordinary compile."""
+    from farm.job.restart import Restart
+    from farm.observe.fallbacks import Watch
 
 _identities = itertools.count(1)
 
@@ -83,15 +83,19 @@ class FarmDispatcher(HookedDispatcher):
         self.table: Table[Types, Any] = Table()
         self.explicit = declared
         self.declared = Declared(self, declared)
-        self.body_is_slow = False
+        self.in_python = Spent()
+        """Calls under fallback="auto" that ended in Python, not counted yet."""
+        self.seconds_in_python: dict[int, float] = {}
+        """What the last such call took in Python, by the magnitude of its arguments: where that decides."""
         self._differs: tuple[str | None] | None = None
+        self._restart: Restart | None = None
         self._megamorphic_told = False
         self._tallies: dict[Types, list[tuple[bytes, Tally]]] = {}
         self._dropped: list[Tally] = []
         """Of shortcuts that are gone: a thread that had found one just before may count in it just after."""
         self._literal_positions: dict[Types, tuple[int, ...]] = {}
-        # Guards _megamorphic_told, _tallies, _dropped, the adding to numba's `shortcuts` and the setting of
-        # body_is_slow. Nothing is called with it held.
+        # Guards _megamorphic_told, _tallies, _dropped and the adding to numba's `shortcuts`. Nothing is called with it
+        # held.
         self._lock = threading.RLock()
 
     def types_label(self, arguments: Types) -> str:
@@ -122,12 +126,23 @@ class FarmDispatcher(HookedDispatcher):
         if code is not None:
             return code
         pending = farm.requests.of(self.table.get_or_create(arguments))
-        if pending is not None:
-            self._add_shortcut(pending, folded)
-        return self._fallback(arguments)
+        if pending is None:
+            return self._fallback(arguments)
+        watches = farm.record.watches
+        body = self._meanwhile(pending, folded)
+        self._add_shortcut(pending, folded, body, watches)
+        return body
 
     def _fallback(self, arguments: Types) -> Callable[..., Any]:
         return self.declared.fallback(arguments) if self.declared else self.body
+
+    def _meanwhile(self, pending: Pending, folded: tuple[Any, ...]) -> Callable[..., Any]:
+        """What a call does whose compile is pending."""
+        if self.fallback_kind is not Fallback.AUTO:
+            return self._fallback(pending.entry.key)
+        from farm.front.meanwhile import Meanwhile  # brings in what reads the function, so not at import
+
+        return Meanwhile(self, pending, folded)
 
     def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
         """These values cannot be literals, or the declared types are none."""
@@ -168,14 +183,9 @@ class FarmDispatcher(HookedDispatcher):
         return super().compile(sig)
 
     def run_body(self, *folded: Any) -> Any:
-        """Run the fallback on one call's folded arguments: the only place that does."""
+        """Run the fallback on one call's folded arguments, to its end."""
         body = self.fallback if callable(self.fallback) else self.py_func
-        started = time.perf_counter()
-        try:
-            return body(*(unfold(self, folded) if self.folds else folded))
-        finally:
-            if time.perf_counter() - started > SLOW_BODY_S:
-                self._note_slow_body()
+        return body(*(unfold(self, folded) if self.folds else folded))
 
     @property
     def body(self) -> Callable[..., Any]:
@@ -192,20 +202,6 @@ class FarmDispatcher(HookedDispatcher):
         finally:
             for watch in watches:
                 watch.leave(self.label)
-
-    def _note_slow_body(self) -> None:
-        if self.fallback_kind is not Fallback.AUTO:
-            return
-        with self._lock:  # no shortcut is added afterwards
-            known, self.body_is_slow = self.body_is_slow, True
-        if known:
-            return
-        self.drop_all_shortcuts()
-        self.warn(
-            f"one call of {self.label} ran for over {SLOW_BODY_S:g} s in Python: from now on its calls wait for the "
-            f"compile. Say fallback='wait' to wait from the start, or fallback='python' never to wait.",
-            SlowFallbackWarning,
-        )
 
     @staticmethod
     def warn(text: str, category: type[Warning]) -> None:
@@ -233,13 +229,16 @@ class FarmDispatcher(HookedDispatcher):
     def waits(self) -> bool:
         """Whether a call with nothing compiled waits instead of running the body."""
         kind = self.fallback_kind
-        return kind is Fallback.WAIT or (kind is Fallback.AUTO and (self.body_is_slow or self.differs is not None))
+        return kind is Fallback.WAIT or (kind is Fallback.AUTO and self.differs is not None)
 
     @property
-    def waits_for_speed_only(self) -> bool:
-        """Whether the body could run as well: its calls wait because it was slow once."""
-        asked = self.mode or self.farm().config.mode
-        return asked is not CompileMode.STRICT and self.fallback_kind is Fallback.AUTO and self.differs is None
+    def restart(self) -> Restart:
+        """What is known of the body: whether a call can be begun in Python and done again, compiled."""
+        if self._restart is None:
+            from farm.job.restart import restart_of  # as below
+
+            self._restart = restart_of(self)
+        return self._restart
 
     @property
     def differs(self) -> str | None:
@@ -252,13 +251,17 @@ class FarmDispatcher(HookedDispatcher):
 
     # -- shortcuts ---------------------------------------------------------------------------------------
 
-    def _add_shortcut(self, pending: Pending, folded: tuple[Any, ...]) -> None:
-        """While this compile is pending, calls with arguments like these go straight to the fallback."""
+    def _add_shortcut(
+        self, pending: Pending, folded: tuple[Any, ...], body: Callable[..., Any], watches: tuple[Watch, ...]
+    ) -> None:
+        """While this compile is pending, calls with arguments like these go straight to what runs them meanwhile.
+
+        `watches`: who was to be told of fallbacks when `body` was made.
+        """
         mark = fingerprint(folded)
         if mark is None or self.waits or self.farm().record.profiler.may_become_megamorphic(self.identity):
             return
-        arguments, watches = pending.entry.key, self.farm().record.watches
-        body, tally = self._fallback(arguments), Tally()
+        arguments, tally = pending.entry.key, Tally()
 
         def shortcut() -> Callable[..., Any]:
             calls = tally.add()
@@ -267,7 +270,7 @@ class FarmDispatcher(HookedDispatcher):
             return body
 
         with self._lock:
-            if not pending.settled and not self.body_is_slow and mark not in self.shortcuts:
+            if not pending.settled and mark not in self.shortcuts:
                 self._tallies.setdefault(arguments, []).append((mark, tally))
                 self.shortcuts[mark] = shortcut
         if self.farm().record.watches is not watches:  # they changed meanwhile, and this one was not there yet
@@ -317,6 +320,7 @@ class FarmDispatcher(HookedDispatcher):
         self.shortcuts.clear()
         self._tallies.clear()
         self._dropped.clear()  # their locks too may have been held
+        self.in_python = Spent()
         self.installation.reset_in_child()
         self.table.reset_after_fork()
 
@@ -348,7 +352,8 @@ class FarmDispatcher(HookedDispatcher):
         What is pending is overtaken: its result is dropped. Functions that are compiled by value wait for their calls.
         """
         had = with_compiler_lock(self._forget_machine_code) or ()
-        self._differs = None
+        self._differs = self._restart = None
+        self.seconds_in_python.clear()
         self._literal_positions.clear()
         if self.declared:
             self.declared.wait_for_all()
@@ -403,3 +408,6 @@ def adopt(dispatcher: FarmDispatcher) -> FarmDispatcher:
     farm.adopt(dispatcher)
     weakref.finalize(dispatcher, farm.record.profiler.forget, dispatcher.identity)
     return dispatcher
+
+
+passes((FarmDispatcher.run_body, FarmDispatcher.run_watched))

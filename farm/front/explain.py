@@ -111,9 +111,7 @@ def _not_asked(function: FarmDispatcher, requests: int) -> str:
 
 
 def _raises(function: FarmDispatcher, error: BaseException | None) -> bool:
-    if function.mode_now is CompileMode.STRICT and not function.waits_for_speed_only:
-        return True
-    return function.farm().raises_for_good(error)
+    return function.mode_now is CompileMode.STRICT or function.farm().raises_for_good(error)
 
 
 def _waiting(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:
@@ -123,7 +121,5 @@ def _waiting(function: FarmDispatcher, entry: Entry[Any, Any] | None) -> str:
     kind = function.fallback_kind
     if kind is Fallback.AUTO and function.differs is not None:
         return f"Its calls wait for the compile, because it does not run as plain Python: {function.differs}."
-    if kind is Fallback.AUTO and function.body_is_slow:
-        return "Its calls wait for the compile, because one run of the Python body took over a second."
     setting = "fallback='wait'" if kind is Fallback.WAIT else "mode='strict'"
     return f"Its calls wait for the compile ({setting})."

@@ -125,6 +125,7 @@ class Farm:
         """Count the calls by shortcut that were not counted yet."""
         for dispatcher in self.dispatchers():
             self.record.calls_by_shortcut(dispatcher, dispatcher.drain_shortcuts())
+            self.record.finished_in_python(dispatcher)
 
     @property
     def pending_now(self) -> int:
@@ -250,16 +251,11 @@ class Farm:
         if self.works:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
-            try:
-                result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
-            except (LiteralsWanted, VerifyFailed):
-                raise
-            except Exception:
-                if not dispatcher.waits_for_speed_only or self.config.on_error is OnError.RAISE:
-                    raise
-            else:
-                strict: Callable[..., Any] = result.entry_point
-                return strict
+            began = time.perf_counter()
+            result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
+            self.record.waited(dispatcher, time.perf_counter() - began)
+            strict: Callable[..., Any] = result.entry_point
+            return strict
         state = entry.snapshot()
         if state.value is not None:
             code: Callable[..., Any] = state.value.entry_point
@@ -270,6 +266,22 @@ class Farm:
             self._report_failure(dispatcher, entry, state.error)
         self.record.call_in_python(dispatcher)
         return None
+
+    def settle_now(self, pending: Pending) -> None:
+        """Wait until a compile is settled, whatever becomes of it; settle it in this thread if nobody has."""
+        self.settler().wait(pending)
+        pending.flight.wait()  # no bound but the job's own: who settles it, or closes the farm, completes it
+
+    def expected_compile_s(self, dispatcher: FarmDispatcher) -> float:
+        """A guess at what one more compile of this function takes: what others took, of it, here, or by this store."""
+        profile = self.record.profiler.profile(dispatcher.identity)
+        if profile.compile_count:
+            return profile.cumulative_compile_time_s / profile.compile_count
+        counted, spent, _ = self.record.counters.totals()
+        compiled = counted.get("compiled", 0) + counted.get("local", 0)
+        if compiled:
+            return spent.get("compile_s", 0.0) / compiled
+        return self.settler().supply.usual_compile_s
 
     @property
     def closed(self) -> bool:

@@ -1,5 +1,6 @@
 """Pending: one compile on its way, from the moment its entry is reserved until it is settled, or given up."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
@@ -113,6 +114,9 @@ class Pending:
     """When this process compiled it, or loaded it: from and to, in time.monotonic seconds."""
     origin: "Origin | None" = None
     """How its machine code was obtained, once it is."""
+    began: float = field(default_factory=time.monotonic)
+    there: bool = False
+    """Whether its machine code is there, to be loaded at least: Python bodies are stopped for it."""
     ended: bool = False
     """Whether it counts as pending no longer."""
     futures: "list[Future[Status]]" = field(default_factory=list)

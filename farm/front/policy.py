@@ -118,6 +118,19 @@ def choose_mode(asked: CompileMode, *, must_compile: bool) -> CompileMode:
     return CompileMode.STRICT if must_compile else asked
 
 
+def waiting_is_better(known_s: float, expected_s: float, elapsed_s: float) -> bool:
+    """Whether a call that cannot be restarted waits for its compile, instead of running in Python to its end.
+
+    Parameters
+    ----------
+    known_s
+        What such a call took in Python.
+    expected_s, elapsed_s
+        What the compile is expected to take, and has taken by now. One that is overdue is taken for half done.
+    """
+    return known_s >= (expected_s - elapsed_s if elapsed_s < expected_s / 2 else max(elapsed_s, expected_s) / 2)
+
+
 def should_compile(
     mode: CompileMode, profile: FunctionProfile, *, request_count: int, ongoing: int, limits: Limits
 ) -> Verdict:

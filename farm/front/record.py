@@ -76,6 +76,25 @@ class Record:
             self.counters.count(Count.FALLBACK_CALLS, dispatcher.label, times=calls)
             self.profiler.register_executions(dispatcher.identity, calls)
 
+    def finished_in_python(self, dispatcher: "FarmDispatcher") -> None:
+        """Take over what a function has counted of calls that ran to their end in Python, under auto."""
+        calls, seconds = dispatcher.in_python.drain()
+        if calls:
+            self.counters.count(Count.FINISHED_IN_PYTHON, dispatcher.label, times=calls)
+            self.counters.spend(Duration.FINISHED_IN_PYTHON, seconds, dispatcher.label)
+
+    def switched(self, dispatcher: "FarmDispatcher", seconds: float) -> None:
+        """A call that had run so long in Python begins again, compiled."""
+        self.counters.count(Count.SWITCHED, dispatcher.label)
+        self.counters.spend(Duration.SWITCHED, seconds, dispatcher.label)
+
+    def waited(self, dispatcher: "FarmDispatcher", seconds: float, *, for_fallback: bool = False) -> None:
+        """A call waited for its compile. `for_fallback`: it was counted as one that runs its fallback."""
+        self.counters.count(Count.WAITED, dispatcher.label)
+        self.counters.spend(Duration.WAITED, seconds, dispatcher.label)
+        if for_fallback:
+            self.counters.count(Count.FALLBACK_CALLS, dispatcher.label, times=-1)
+
     def execution(self, dispatcher: "FarmDispatcher") -> None:
         """A call that asks for nothing: machine code on probation."""
         self.megamorphic(dispatcher, self.profiler.register_execution(dispatcher.identity))

@@ -39,6 +39,7 @@ from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Sourc
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
 from farm.front.supply import JobTaker, Keeps, Supply
+from farm.front.switch import stopper
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
@@ -58,6 +59,8 @@ from farm.store.artifact import Miss, Stored, decode
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
+LOCAL_GRACE_S: Final = 0.1
+"""A guess. So long a Python body may run before the compile that this process has to do itself begins."""
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
@@ -85,7 +88,7 @@ class Settler:
         self._config = config
         self._record = record
         self._on_settled = on_settled
-        self.installer: Final = Installer(self.settle, lambda: self.supply.usage.pause_s())
+        self.installer: Final = Installer(self._settle_arrived, lambda: self.supply.usage.pause_s())
         self.supply: Final = Supply(record, later=self.installer.later, given_pool=pool, given_store=store)
         # Guards _told_of_no_installer and the `load_told` and `order` of pendings. Nothing that blocks is done with it
         # held.
@@ -154,6 +157,7 @@ class Settler:
         if pending.by_call:
             self._settle_if_free(pending)
         if not pending.settled:
+            pending.when_answered(_stop_bodies)
             pending.when_answered(self.installer.arrive)
 
     def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
@@ -232,6 +236,12 @@ class Settler:
         Not yet, if the answer names an artifact that is not there: then there will be another answer.
         """
         self._settle_within(pending, None)
+
+    def _settle_arrived(self, pending: Pending) -> None:
+        """In the installer's thread. A compile here and a Python body would keep each other from the interpreter."""
+        if compiles_here(pending.answer):
+            stopper.make_way(pending, LOCAL_GRACE_S)
+        self.settle(pending)
 
     def _settle_within(self, pending: Pending, timeout_s: float | None) -> None:
         """As `settle`, if the compiler lock can be had in that time."""
@@ -447,6 +457,14 @@ class Settler:
         self.supply.close(grace_s)
         self.installer.end(grace_s)
         self.supply.usage.write()
+
+
+def _stop_bodies(pending: Pending) -> None:
+    """The machine code is there: calls that run in Python meanwhile are done again, by it."""
+    answer = pending.answer
+    if answer.exception() is None and isinstance(answer.result(), wire.Built):
+        pending.there = True
+        stopper.stop_all(pending)
 
 
 def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import cached_property
 from typing import Final, Protocol, cast
 
 from farm.config import Config, worker_environment
@@ -35,6 +36,8 @@ POOL_SETTINGS: Final = frozenset({"workers", "worker_memory_max_bytes", "worker_
 
 TRIMS_PER_LIMIT: Final = 20
 """A guess: so many trims while as much is published as the store may hold; each is a scan, 0.4 s for 100,000 files."""
+COMPILE_S: Final = 0.5
+"""A guess, where no compile is known: the least is 0.2 s, many take a second."""
 TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
 """Every job has a key; this one names no artifact."""
 
@@ -183,6 +186,12 @@ class Supply:
                     return cast(Stored, found)
                 self._record.missed(reason)
         return None
+
+    @cached_property
+    def usual_compile_s(self) -> float:
+        """What a compile usually takes, by what this store tells of other programs."""
+        told = self.usage.usual_compile_s()
+        return COMPILE_S if told is None else told
 
     def store_settings(self, config: Config) -> StoreSettings | None:
         """What a worker opens the same store with; None if there is none that it can open."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from farm.errors import StoreRefused
 from farm.observe.stats import Counters
 from farm.store import usage
 from farm.store.disk import DiskStore
@@ -44,6 +45,17 @@ class UsageReport:
         self._unwritten = Usage()
         self._is_first = True
         self._next = clock() + EVERY_S
+
+    def usual_compile_s(self) -> float | None:
+        """What a compile took that programs made for this store, on average; None if they have told of none."""
+        store = self._store()
+        places = None if store is None else store.places
+        try:
+            known = Usage() if places is None else usage.total(places)
+        except (StoreRefused, OSError):
+            return None
+        made = known.compiled + known.local
+        return known.compile_s / made if made else None
 
     def pause_s(self) -> float | None:
         """Write if a minute has passed; give how long to wait until this should be asked again, None for until

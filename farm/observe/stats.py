@@ -7,11 +7,11 @@ Does not measure: seconds are handed in by whoever measured them.
 import heapq
 import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from farm.reasons import DegradedReason, MissReason
 
@@ -29,6 +29,9 @@ class Count(Enum):
     OUT_OF_MEMORY = "out_of_memory"
     FALLBACK_CALLS = "fallback_calls"
     FALLBACK_AVOIDED = "fallback_avoided"
+    SWITCHED = "switched"
+    FINISHED_IN_PYTHON = "finished_in_python"
+    WAITED = "waited"
     VERIFIED = "verified"
 
 
@@ -38,6 +41,9 @@ class Duration(Enum):
     COMPILE = "compile_s"
     LOAD = "load_s"
     SAVED = "saved_s"
+    SWITCHED = "switched_s"
+    FINISHED_IN_PYTHON = "finished_in_python_s"
+    WAITED = "waited_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,9 @@ class FunctionStats:
     """The counters of one function; `compiled` is by workers, `local` by the front.
 
     `fallback_avoided`: calls without machine code that got it at once, from the store, instead of running in Python.
+    Under fallback="auto", with the seconds they took: `finished_in_python`: calls whose Python body ended before the
+    machine code came; `switched`: calls that were begun in Python and done again, compiled (the seconds are those in
+    Python); `waited`: calls that waited for the compile, these under fallback="wait" and mode="strict" too.
     """
 
     compiled: int = 0
@@ -57,10 +66,16 @@ class FunctionStats:
     out_of_memory: int = 0
     fallback_calls: int = 0
     fallback_avoided: int = 0
+    switched: int = 0
+    finished_in_python: int = 0
+    waited: int = 0
     verified: int = 0
     compile_s: float = 0.0
     load_s: float = 0.0
     saved_s: float = 0.0
+    switched_s: float = 0.0
+    finished_in_python_s: float = 0.0
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +128,41 @@ class Tally:
         with self._lock:
             before, self._drained = self._drained, self.add()
             return self._drained - before - 1
+
+
+class Spent:
+    """Seconds of many short runs: `add` takes no lock."""
+
+    __slots__ = ("_lock", "_runs", "_seconds", "_times")
+
+    FOLD_AT: Final = 1000
+
+    def __init__(self) -> None:
+        self._runs: deque[float] = deque()
+        # Guards the other two; nothing else is done with it held.
+        self._lock = threading.RLock()
+        self._times = 0
+        self._seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more run."""
+        self._runs.append(seconds)
+        if len(self._runs) > self.FOLD_AT:
+            with self._lock:
+                self._fold()
+
+    def _fold(self) -> None:
+        for _ in range(len(self._runs)):
+            self._seconds += self._runs.popleft()
+            self._times += 1
+
+    def drain(self) -> tuple[int, float]:
+        """How many runs there were since the last drain, and their seconds."""
+        with self._lock:
+            self._fold()
+            drained = self._times, self._seconds
+            self._times, self._seconds = 0, 0.0
+        return drained
 
 
 class Counters:

@@ -77,9 +77,13 @@ class HookedDispatcher(CPUDispatcher):
                 self._types_active_call.clear()
                 return found()
         assert not kws, "numba folds keyword arguments before it asks"
+        return self.answer(args)
+
+    def answer(self, folded: tuple[Any, ...]) -> Callable[..., Any]:
+        """What runs this call, as numba's C code is told."""
         self._compilation_chain_init_hook()
         try:
-            return self.callable_for(args)
+            return self.callable_for(folded)
         finally:
             self._types_active_call.clear()  # else the types stay alive (numba issue 9733)
 
@@ -149,7 +153,16 @@ def fold(dispatcher: HookedDispatcher, arguments: tuple[Any, ...]) -> tuple[Any,
 
 def unfold(dispatcher: HookedDispatcher, folded: tuple[Any, ...]) -> tuple[Any, ...]:
     """Folded arguments as the Python body takes them: defaults by value, `*args` spread out again."""
-    values = tuple(value.value if isinstance(value, OmittedArg) else value for value in folded)
+    return spread(dispatcher, by_parameter(folded))
+
+
+def by_parameter(folded: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Folded arguments with defaults by value: one for each parameter, `*args` as a tuple."""
+    return tuple(value.value if isinstance(value, OmittedArg) else value for value in folded)
+
+
+def spread(dispatcher: HookedDispatcher, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One value for each parameter, as the Python body takes them."""
     return (*values[:-1], *values[-1]) if dispatcher.has_star_arguments else values
 
 

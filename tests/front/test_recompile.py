@@ -14,7 +14,7 @@ from numba import literally
 
 import farm
 from farm import CompileState
-from farm.errors import CompileFailedWarning, SignatureError, SlowFallbackWarning
+from farm.errors import CompileFailedWarning, SignatureError
 from farm.observe import events
 
 GAIN = 1
@@ -128,9 +128,8 @@ def test_an_explicit_signature_that_cannot_be_compiled_again_stays_in_python(
     assert function(2) == 6.0
 
 
-def test_a_slow_body_that_cannot_compile_stays_in_python(barn: farm.Farm) -> None:
+def test_what_cannot_compile_stays_in_python(barn: farm.Farm) -> None:
     function = farm.njit(impossible, farm=barn)
-    function.body_is_slow = True
 
     class Thing:
         no_such_attribute = 3
@@ -141,15 +140,6 @@ def test_a_slow_body_that_cannot_compile_stays_in_python(barn: farm.Farm) -> Non
     strict = farm.njit(impossible, farm=barn, mode="strict")
     with pytest.raises(numba.TypingError):
         strict(1)
-
-
-def test_a_slow_body_is_told_once_and_its_calls_wait(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("farm.front.dispatcher.SLOW_BODY_S", 0.0)
-    function = farm.njit(gained, farm=barn)
-    with pytest.warns(SlowFallbackWarning, match="fallback='wait'"):
-        function(1.0)
-    assert function(1) == 1
-    assert function.status("(int64,)").state is CompileState.COMPILED
 
 
 def test_an_undeclared_signature_is_refused(barn: farm.Farm) -> None:

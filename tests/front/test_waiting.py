@@ -13,7 +13,7 @@ from test_farm import run_script
 
 import farm
 from farm import CompileMode, CompileState
-from farm.errors import Degraded, FarmClosed, SlowFallbackWarning
+from farm.errors import Degraded, FarmClosed
 from farm.front import settle
 from farm.front.pending import LiteralsWanted
 from farm.pool.instructions import Waited
@@ -285,27 +285,6 @@ def test_a_call_does_not_wait_for_what_this_process_compiles_itself(
     assert function.wait(60)
     assert threads == ["farm-installer"]
     assert function.status("(int64,)").reason is RefusalReason.ARRAY_TOO_LARGE
-
-
-@pytest.mark.concurrency
-def test_no_shortcut_is_added_once_a_body_was_found_slow(barn: farm.Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread finds it slow just when this call is about to add its shortcut."""
-    function = farm.njit(double, farm=barn)
-
-    def meanwhile(identity: object) -> bool:
-        thread, _ = in_thread(function._note_slow_body)
-        thread.start()
-        thread.join(60)
-        return False
-
-    monkeypatch.setattr(barn.record.profiler, "may_become_megamorphic", meanwhile)
-    with pytest.warns(SlowFallbackWarning) as told:
-        assert function(1) == 2
-    function._note_slow_body()
-    assert len(told) == 1
-    assert not function.shortcuts
-    assert function(1) == 2
-    assert function.status("(int64,)").state is CompileState.COMPILED
 
 
 def test_explain_says_of_a_call_that_came_past_the_limit_that_it_did(barn: farm.Farm) -> None:

@@ -1,0 +1,179 @@
+"""Meanwhile: what calls do under fallback="auto" as long as their machine code is pending.
+
+    nothing in it loops                       the Python body: there is nothing to win
+    restartable (farm.job.restart)            the Python body on shadow copies of what it may write to; when the code
+                                              comes first, the body is stopped and the call begins again, compiled
+    anything else, or a copy would cost more  the Python body, if it is known to be over before the compile is;
+    than it can win                           otherwise the call waits, as with numba
+
+A body that has ended is as good as one that ran on the caller's arguments: what it changed is written back, what it
+returns is the caller's own, what it raises is raised.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from numpy import ndarray
+
+from farm.front.pending import Pending
+from farm.front.policy import waiting_is_better
+from farm.front.shadow import Plan, copy_estimate_s, plan_shadows
+from farm.front.switch import Run, passes, run_stoppable, runs_here
+from farm.port.dispatch import Types, by_parameter, converted, spread
+
+if TYPE_CHECKING:
+    from farm.front.dispatcher import FarmDispatcher
+
+NO_COPY_S: Final = 20e-6
+"""Making a shadow takes longer (measured: 22 us for one array of 8 numbers)."""
+ASK_MEMORY_BYTES: Final = 16 << 20
+"""Above this it is looked how much memory is free, which takes 0.1 ms."""
+MEMORY_SHARE: Final = 0.1
+"""Of the memory that is free, what shadows may take."""
+
+
+class Meanwhile:
+    """Answers the calls of one signature until its machine code is there. Called with a call's folded arguments."""
+
+    __slots__ = ("_arguments", "_body", "_dispatcher", "_pending", "_plain", "_refused", "_restart", "_watches")
+
+    def __init__(self, dispatcher: FarmDispatcher, pending: Pending, folded: tuple[Any, ...]) -> None:
+        self._dispatcher = dispatcher
+        self._pending = pending
+        self._arguments: Types = pending.entry.key
+        self._plain = not dispatcher.folds and not dispatcher.declared
+        self._restart = dispatcher.restart
+        self._watches = dispatcher.farm().record.watches
+        self._body = self._watched if self._watches else dispatcher.py_func
+        self._refused: str | None = self._restart.reason
+        if self._refused is None:  # which kinds of values there are the types say: one look is enough for all calls
+            plan = plan_shadows(self._values(folded), frozenset())
+            self._refused = plan if isinstance(plan, str) else None
+
+    def __call__(self, *folded: Any) -> Any:
+        pending, values = self._pending, folded if self._plain else self._values(folded)
+        for run in runs_here():
+            if run.owner is pending and run.open:  # it has called itself: the first call is stopped for all of them
+                return self._returned(self._body(*spread(self._dispatcher, values)))
+        if not self._restart.loops:
+            return self._to_its_end(values, None)
+        if self._refused is None and not self._restart.writes:
+            return self._until_switched(folded, values, None, None)
+        size = magnitude(values)
+        known_s = self._dispatcher.seconds_in_python.get(size)
+        if known_s is None or known_s > NO_COPY_S:
+            plan = self._plan(values, known_s)
+            if plan is not None:
+                return self._until_switched(folded, values, size, plan)
+            if known_s is None or self._waiting_is_better(known_s):
+                return self._once_compiled(folded)
+        return self._to_its_end(values, size)
+
+    def _plan(self, values: tuple[Any, ...], known_s: float | None) -> Plan | None:
+        """What to copy, or None if the call is not to be restarted this time."""
+        if self._refused is not None:
+            return None
+        plan = plan_shadows(values, self._restart.writes)
+        if isinstance(plan, str) or plan.size_bytes > self._memory_bytes(plan.size_bytes):
+            return None
+        return plan if known_s is None or copy_estimate_s(plan.size_bytes) <= known_s else None
+
+    def _memory_bytes(self, wanted: int) -> int:
+        limit = self._dispatcher.farm().config.shadow_max_bytes
+        if wanted <= ASK_MEMORY_BYTES:
+            return limit
+        import psutil
+
+        return min(limit, int(psutil.virtual_memory().available * MEMORY_SHARE))
+
+    # -- three ways ---------------------------------------------------------------------------------------
+
+    def _to_its_end(self, values: tuple[Any, ...], size: int | None) -> Any:
+        began = perf_counter()
+        try:
+            return self._returned(self._body(*spread(self._dispatcher, values)))
+        finally:
+            self._ended(began, size)
+
+    def _until_switched(self, folded: tuple[Any, ...], values: tuple[Any, ...], size: int | None, plan: Any) -> Any:
+        began = perf_counter()
+        shadows = None if plan is None or not plan.size_bytes else plan.copy()
+        run = Run(self._pending, self._restart.codes)
+        arguments = spread(self._dispatcher, values if shadows is None else shadows.arguments)
+        keep = None if shadows is None else shadows.keep
+        done, result = run_stoppable(run, self._body, arguments, self._is_there, keep)
+        if not done:
+            del shadows, arguments, keep  # before the compiled call, which may want the memory
+            self._dispatcher.farm().record.switched(self._dispatcher, perf_counter() - began)
+            return self._once_compiled(folded, switched=True)
+        self._ended(began, size)
+        return self._returned(result if shadows is None else shadows.returned(result))
+
+    def _once_compiled(self, folded: tuple[Any, ...], *, switched: bool = False) -> Any:
+        """Wait for the compile and call again: its machine code, or what runs if there is none."""
+        dispatcher, began = self._dispatcher, perf_counter()
+        dispatcher.farm().settle_now(self._pending)
+        if not switched:
+            dispatcher.farm().record.waited(dispatcher, perf_counter() - began, for_fallback=True)
+        return dispatcher.answer(folded)(*folded)
+
+    # -- between them -------------------------------------------------------------------------------------
+
+    def _is_there(self) -> bool:
+        return self._pending.there
+
+    def _waiting_is_better(self, known_s: float) -> bool:
+        expected_s = self._dispatcher.farm().expected_compile_s(self._dispatcher)
+        return waiting_is_better(known_s, expected_s, monotonic() - self._pending.began)
+
+    def _ended(self, began: float, size: int | None) -> None:
+        seconds = perf_counter() - began
+        if size is not None:
+            self._dispatcher.seconds_in_python[size] = seconds
+        self._dispatcher.in_python.add(seconds)
+
+    def _values(self, folded: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments by parameter, as the body takes them."""
+        values = by_parameter(folded)
+        return converted(values, self._arguments) if self._dispatcher.declared else values
+
+    def _returned(self, result: Any) -> Any:
+        return self._dispatcher.declared.returned(result, self._arguments) if self._dispatcher.declared else result
+
+    def _watched(self, *arguments: Any) -> Any:
+        for watch in self._watches:
+            watch.enter()
+        try:
+            return self._dispatcher.py_func(*arguments)
+        finally:
+            for watch in self._watches:
+                watch.leave(self._dispatcher.label)
+
+
+def magnitude(values: tuple[Any, ...]) -> int:
+    """How large arguments are, roughly: by powers of two of their bytes, and of the largest number among them."""
+    size, largest = 0, 0
+    for value in values:
+        kind = type(value)
+        if kind is ndarray:
+            size += value.nbytes
+        elif kind is int:
+            largest = max(largest, abs(value))
+        elif kind is float:
+            if isfinite(value):
+                largest = max(largest, int(abs(value)))
+        elif kind is str or kind is bytes or kind is list or kind is set:
+            size += 8 * len(value)
+        elif kind is tuple:
+            inside = magnitude(value)
+            size += 1 << (inside >> 16)
+            largest = max(largest, 1 << (inside & 0xFFFF))
+    return size.bit_length() << 16 | min(largest.bit_length(), 0xFFFF)
+
+
+passes(
+    (Meanwhile.__call__, Meanwhile._to_its_end, Meanwhile._until_switched, Meanwhile._watched)  # and what C code is between
+)
