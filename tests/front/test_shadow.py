@@ -266,6 +266,31 @@ def test_the_extent_of_a_column_is_what_copying_costs() -> None:
     assert plan_of(matrix[:, 3], writes={0}).size_bytes == 999 * 8000 + 8
 
 
+@pytest.mark.parametrize(
+    ("array", "size_bytes"),
+    [
+        (np.zeros(9)[::-1], 72),
+        (np.zeros(9)[::-4], 72),
+        (np.zeros((3, 4))[::-1, 1:3], 80),
+        (np.broadcast_to(np.zeros(3), (5, 3)), 0),
+        (np.zeros(3, PADDED)["value"], 40),
+    ],
+    ids=["reversed", "reversed steps", "part of rows", "read-only", "field"],
+)
+def test_no_byte_beyond_what_an_array_reaches_is_copied(array: np.ndarray, size_bytes: int) -> None:
+    assert plan_of(array, writes={0}).size_bytes == size_bytes
+
+
+def test_a_record_that_cannot_be_written_is_not_copied() -> None:
+    array = np.zeros(3, PADDED)
+    array.flags.writeable = False
+    record = array[1]
+    assert plan_of(record, writes={0}).size_bytes == 0
+    array.flags.writeable = True
+    shadow = shadows_of(array, record, writes={0}).arguments[1]
+    assert not shadow.flags.writeable and not record.flags.writeable
+
+
 def test_a_memory_mapped_file_is_written_through(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "numbers", dtype=np.int32, mode="w+", shape=(5,))
     shadows = shadows_of(mapped, writes={0})
