@@ -122,5 +122,5 @@ def test_a_difference_in_what_was_left_shows() -> None:
     assert arguments.left(arguments.described(floats[1:3].copy()), None) != before
     assert arguments.left(arguments.described(floats[2:4]), None) != before
     assert arguments.left(arguments.described(floats[1:3]), ("ValueError", "1")) != before
-    floats[0] = -0.0 if floats[0] == 0 else -floats[0]
+    floats[0] += 2**-20
     assert arguments.left(arguments.described(floats[1:3]), None) != before
