@@ -90,11 +90,13 @@ def plan_shadows(arguments: tuple[Any, ...], writes: frozenset[int]) -> Plan | s
 class _Survey:
     """Goes through the arguments: which memory they reach, and what forbids copies."""
 
-    __slots__ = ("opaque", "reaches", "written")
+    __slots__ = ("looked_into", "opaque", "reaches", "written")
 
     def __init__(self) -> None:
         self.reaches: list[_Reach] = []
         self.written = False
+        self.looked_into: set[int] = set()
+        """Lists and sets, by identity: one may hold itself."""
         self.opaque: str | None = None
         """What an argument is that may hold memory of which nothing is known."""
 
@@ -151,14 +153,15 @@ class _Survey:
 
     def _look_into(self, values: Any) -> str | None:
         """A list or set that is only read: it stays as it is, so it must not hold memory that is written."""
-        if set(map(type, values)) <= _PLAIN:
+        if set(map(type, values)) <= _PLAIN or id(values) in self.looked_into:
             return None
+        self.looked_into.add(id(values))
         for value in values:
-            inner = _Survey()
-            problem = inner.take(value, False)
+            before = len(self.reaches)
+            problem = self.take(value, False)
             if problem:
                 return f"holds what {problem}"
-            if inner.reaches or inner.opaque:
+            if len(self.reaches) > before:
                 self.opaque = self.opaque or f"is a {type(values).__name__} of {type(value).__name__}"
         return None
 

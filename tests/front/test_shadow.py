@@ -145,6 +145,15 @@ def test_lists_and_sets_that_are_only_read_are_passed_as_they_are() -> None:
     assert shadows_of(*arguments, writes={4}).arguments[:4] == arguments[:4]
 
 
+def test_a_list_that_holds_itself_is_looked_into_once() -> None:
+    endless: list[Any] = [1]
+    endless.append(endless)
+    assert shadows_of(endless, np.zeros(2), writes={1}).arguments[0] is endless
+    endless.append([np.zeros(2)])
+    why = plan_shadows((endless, np.zeros(2)), frozenset({1}))
+    assert why == "an argument is a list of ndarray, which may refer to an array that is written"
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
