@@ -66,11 +66,14 @@ class Body(Held):
             if isinstance(holder, Root)
             for one in self._caller_objects(items)
         }
-        returns = self._caller_objects(self.returned)
+        returned = self.read(self.returned)
+        makes = {one for one in returned if isinstance(one, Made) and one != PLAIN}
         return Summary(
             self.reason,
             frozenset(self.writes),
-            frozenset(returns),
+            frozenset(self._caller_objects(returned - makes)),
+            bool(makes) or any(isinstance(one, Known) for one in returned),
+            frozenset(self._caller_objects(makes)),
             frozenset(stored),
             self.loops,
             frozenset(self.codes),
@@ -222,6 +225,8 @@ class Body(Held):
                 names = self.parameters.names
                 name = names[thing.position] if thing.position < len(names) else "a captured variable"
                 self._refuse(f"calls what {name} holds")
+            case Outside():
+                self._refuse(f"calls {thing.where}, which is not known to be pure")
             case _:
                 self._refuse("calls something that cannot be followed")
         return {Made(number)}
@@ -241,7 +246,9 @@ class Body(Held):
             given.update((count + place, set(captured[name])) for place, name in enumerate(code.co_freevars))
         else:  # what it captures are objects of another body
             places = [place for pair in (*summary.writes, *summary.stored) for place in pair]
-            if defaults or any(isinstance(place, int) and place >= count for place in (*places, *summary.returns)):
+            if defaults or any(
+                isinstance(place, int) and place >= count for place in (*places, *summary.returns, *summary.holds)
+            ):
                 self._refuse(f"calls {code.co_name}, which captures what another function made")
         return self._apply(number, code.co_name, summary, given)
 
@@ -260,16 +267,19 @@ class Body(Held):
         for position, only_if in summary.writes:
             self.write(self._under(reached.get(position, set()), only_if, given))
         for position, stored in summary.stored:
-            values: set[Object] = {stored} if isinstance(stored, Outside) else reached.get(stored, set())
             for holder in reached.get(position, set()):
-                self.put(holder, values)
-        found: set[Object] = {PLAIN}
-        for one in summary.returns:
-            found |= {one} if isinstance(one, Outside) else reached.get(one, set())
-        if summary.returns:
+                self.put(holder, self._at([stored], reached))
+        found = {PLAIN} | self._at(summary.returns, reached)
+        if summary.makes:
             made = Made(number)
-            self.put(made, found | {made})
+            self.put(made, {made} | self._at(summary.holds, reached))
             found.add(made)
+        return found
+
+    def _at(self, places: Iterable[int | Outside], reached: Mapping[int, set[Object]]) -> set[Object]:
+        found: set[Object] = set()
+        for one in places:
+            found |= {one} if isinstance(one, Outside) else reached.get(one, set())
         return found
 
     def _under(self, objects: set[Object], only_if: int | None, given: dict[int, set[Object]]) -> set[Object]:

@@ -78,7 +78,11 @@ class Summary:
     writes
         (position, the condition of its Root).
     returns
-        Positions, and outside objects, that may be in what it returns.
+        Positions, and outside objects, of what it may return: that itself, or a part of it.
+    makes
+        Whether it may return a container of its own making.
+    holds
+        What may be in that.
     stored
         (position of a container, what may be put into it).
     loops
@@ -90,6 +94,8 @@ class Summary:
     reason: str | None = None
     writes: frozenset[tuple[int, int | None]] = NOTHING
     returns: frozenset[int | Outside] = NOTHING
+    makes: bool = False
+    holds: frozenset[int | Outside] = NOTHING
     stored: frozenset[tuple[int, int | Outside]] = NOTHING
     loops: bool = False
     codes: frozenset[types.CodeType] = NOTHING

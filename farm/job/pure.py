@@ -63,9 +63,9 @@ FRESH_NUMPY: Final = _names(
     "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndim ndindex "
     "nonzero ones ones_like outer partition percentile polyadd polyint polymul polysub prod ptp quantile "
     "repeat resize result_type roll roots round round_ row_stack in1d product searchsorted select setdiff1d "
-    "setxor1d shape sinc size sort std sum take take_along_axis tensordot tile trace trapezoid trapz tri tril tril_indices "
-    "tril_indices_from triu triu_indices triu_indices_from union1d unique unwrap vander var vdot vstack where zeros "
-    "zeros_like angle clip"
+    "setxor1d shape sinc size sort std sum take take_along_axis tensordot tile trace trapezoid trapz tri tril "
+    "tril_indices tril_indices_from triu triu_indices triu_indices_from union1d unique unwrap vander var vdot vstack "
+    "where zeros zeros_like angle clip"
 )
 SAME_NUMPY: Final = _names(
     "array array_split asarray asarray_chkfinite ascontiguousarray asfortranarray atleast_1d atleast_2d atleast_3d "

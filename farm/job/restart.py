@@ -13,7 +13,7 @@ import builtins
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -137,7 +137,7 @@ class _Program:
         if function in self.active:
             self.is_recursive = True
             assumed = self.before.get(function, Summary())
-            return Summary(None, assumed.writes, assumed.returns, assumed.stored, True, assumed.codes)
+            return replace(assumed, reason=None, loops=True)
         if function not in self.done:
             self.active.add(function)
             try:
@@ -164,15 +164,15 @@ class _Program:
     ) -> Summary:
         codes = frozenset(describe.nested_code(code))
         flow, parameters = flow_of(code), parameters_of(code)
+        reason = None if flow.sets_outside is None else f"sets the variable {flow.sets_outside} of an outer scope"
         if flow.refused is not None:
             writes = frozenset((position, None) for position in range(len(parameters.names)))
-            return Summary(f"cannot be read by numba ({flow.refused})", writes, loops=True, codes=codes)
-        reason = None if flow.sets_outside is None else f"sets the variable {flow.sets_outside} of an outer scope"
+            return Summary(reason or f"cannot be read by numba ({flow.refused})", writes, loops=True, codes=codes)
         for handler in flow.handlers:
             reason = reason or _stops_too_much(handler, scope)
         found = Body(flow, parameters, scope, names, self).solve()
         reason = reason or found.reason
-        return Summary(reason, found.writes, found.returns, found.stored, found.loops, found.codes | codes)
+        return replace(found, reason=reason, codes=found.codes | codes)
 
     # -- what bodies ask ------------------------------------------------------------------------------
 

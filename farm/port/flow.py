@@ -87,7 +87,7 @@ class Flow:
     Parameters
     ----------
     refused
-        Why numba cannot read it, in one line; None if it can. The other fields are empty then.
+        Why numba cannot read it, in one line; None if it can. There are no statements then.
     handlers
         For each handler the names of the exceptions that it stops, dotted; None where it may stop any.
     sets_outside
@@ -104,6 +104,7 @@ class Flow:
 @functools.lru_cache(maxsize=1024)
 def flow_of(code: types.CodeType) -> Flow:
     """numba's reading of a code object, made once. Never raises."""
+    outside = _sets_outside(code)
     try:
         function = types.FunctionType(
             code, {}, code.co_name, None, tuple(types.CellType(None) for _ in code.co_freevars)
@@ -111,10 +112,11 @@ def flow_of(code: types.CodeType) -> Flow:
         identity = bytecode.FunctionIdentity.from_function(function)
         blocks = interpreter.Interpreter(identity).interpret(bytecode.ByteCode(identity)).blocks
         statements = _Reading(blocks).statements
-        return Flow(None, statements, _loops(blocks), tuple(_handlers(code)), _sets_outside(code))
+        return Flow(None, statements, _loops(blocks), tuple(_handlers(code)), outside)
     except Exception as error:  # numba refuses in many ways, and some are plain failures of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return Flow((lines or [type(error).__name__])[0].split(" Raised from")[0].rstrip(". "))
+        refused = (lines or [type(error).__name__])[0].split(" Raised from")[0].rstrip(". ")
+        return Flow(refused, sets_outside=outside)
 
 
 def is_vectorized(value: object) -> bool:
