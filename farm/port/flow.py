@@ -26,7 +26,8 @@ MARKERS: Final = frozenset({"mark_try_block", "end_try_block", "exception_check"
 NAMES_SET_OUTSIDE: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME"})
 CLEANING: Final = frozenset(
     {"COPY", "SWAP", "POP_TOP", "POP_EXCEPT", "ROT_FOUR", "LOAD_CONST", "STORE_FAST", "STORE_DEREF", "DELETE_FAST"}
-    | {"NOP", "CACHE", "END_FOR", "RERAISE", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST", "POP_BLOCK"}
+    | {"NOP", "CACHE", "END_FOR", "CALL_INTRINSIC_1", "RERAISE", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"}
+    | {"POP_BLOCK"}
 )
 MATCH_JUMPS: Final = ("POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "JUMP_IF_NOT_EXC_MATCH")
 MATCHES_MAX: Final = 20
@@ -239,9 +240,9 @@ class _Reading:
                 raise NotImplementedError("a function whose captured variables cannot be told")
             captured = cells[0]
         defaults = value.defaults or ()
-        if not isinstance(defaults, (tuple, list)):
-            defaults = (defaults,)
-        names = tuple(one.name for one in defaults)
+        names = tuple(one.name for one in (defaults if isinstance(defaults, (tuple, list)) else (defaults,)))
+        if len(names) == 1 and len(items := self.built.get(names[0], [])) == 1 and items[0] is not None:
+            names = items[0]
         self.found.append(Statement(Kind.FUNCTION, target, (*captured, *names), value.code))
 
 
