@@ -147,9 +147,14 @@ def _value(body: types.FunctionType, name: Name) -> object:
     for attribute in attributes:
         if not isinstance(found, (types.ModuleType, type)):
             return None
-        lazy = attribute not in vars(found) and isinstance(found, types.ModuleType) and describe.installed(found)
-        found = getattr(found, attribute, None) if lazy else vars(found).get(attribute)
+        found = member(found, attribute)
     return found
+
+
+def member(found: types.ModuleType | type, attribute: str) -> object:
+    """What a module or a class holds under a name, or None. Only an installed module's own code may run for that."""
+    lazy = attribute not in vars(found) and isinstance(found, types.ModuleType) and describe.installed(found)
+    return getattr(found, attribute, None) if lazy else vars(found).get(attribute)
 
 
 @functools.lru_cache(maxsize=4096)
