@@ -20,15 +20,15 @@ from numpy import ndarray
 
 from farm.front.pending import Pending
 from farm.front.policy import waiting_is_better
-from farm.front.shadow import Plan, copy_estimate_s, plan_shadows
+from farm.front.shadow import COPY_S, Plan, copy_estimate_s, plan_shadows
 from farm.front.switch import Run, passes, run_stoppable, runs_here
 from farm.port.dispatch import Types, by_parameter, converted, spread
 
 if TYPE_CHECKING:
     from farm.front.dispatcher import FarmDispatcher
 
-NO_COPY_S: Final = 20e-6
-"""Making a shadow takes longer (measured: 22 us for one array of 8 numbers)."""
+NO_COPY_S: Final = COPY_S
+"""No shadow is made in less, so what takes less in Python is not looked at any closer."""
 ASK_MEMORY_BYTES: Final = 16 << 20
 """Above this it is looked how much memory is free, which takes 0.1 ms."""
 MEMORY_SHARE: Final = 0.1
