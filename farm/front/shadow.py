@@ -7,9 +7,11 @@
     Shadows.returned(value)                     what it returned, in terms of the caller's arrays
 
 Guarantees:
-- The caller's memory is not written before `keep`. `keep` writes the bytes that the body changed and no others. What
-  has changed is seen by a second copy, made at the same time, never by the caller's memory: two threads may each fill a
-  half of one array at once, and then each one's copy holds the other's half as it was before.
+- The caller's memory is not written before `keep`. `keep` writes what the body changed and nothing else. What has
+  changed is seen byte by byte, by a second copy, made at the same time, never by the caller's memory: two threads may
+  each fill a half of one array at once, and then each one's copy holds the other's half as it was before.
+- Numbers are written whole: of two threads that write one element, one wins. By single bytes 1.0 and 2.0 over 0.0 would
+  make 65536.0. Where arguments of unlike dtypes overlap, and in records, single bytes are written.
 - Arrays that overlap in the caller's memory overlap in the same way in the copy, whether they are written or not.
 - numba gives a shadow the type of its array: shape, strides, dtype, alignment and the writeable flag are the same.
 
@@ -243,8 +245,23 @@ class _Group:
     high: int
     reaches: tuple[_Reach, ...]
 
+    def unit_bytes(self) -> int:
+        """Bytes that are written together: a number's, or one half of a complex one's. 1 if the arguments differ."""
+        sizes = {_number_bytes(reach.value) for reach in self.reaches}
+        size_bytes = sizes.pop()
+        if sizes or self.low % size_bytes:
+            return 1
+        steps = [step for reach in self.reaches for step in (reach.first - self.low, *reach.value.strides)]
+        return 1 if any(step % size_bytes for step in steps) else size_bytes
+
     def window(self) -> Bytes:
         return np.asarray(_Memory(self.low, self.high, tuple(reach.value for reach in self.reaches)))
+
+
+def _number_bytes(value: Any) -> int:
+    kind, size_bytes = value.dtype.kind, int(value.dtype.itemsize)
+    size_bytes = size_bytes // 2 if kind == "c" else size_bytes
+    return size_bytes if kind in "iufcmM" and size_bytes in (2, 4, 8) else 1
 
 
 class Plan:
@@ -266,11 +283,12 @@ class Plan:
 class _Block:
     """The copy of a group's memory, with views of it in place of the arguments."""
 
-    __slots__ = ("end", "memory", "originals", "owner", "pristine", "shadows", "start", "window")
+    __slots__ = ("end", "memory", "originals", "owner", "pristine", "shadows", "start", "unit", "window")
 
     def __init__(self, group: _Group) -> None:
         size_bytes = group.high - group.low
         self.window: Final = group.window()
+        self.unit: Final = np.dtype(f"u{group.unit_bytes()}")
         self.owner: Final[Bytes] = np.empty(size_bytes + ALIGNMENT_BYTES, np.uint8)
         shift = (group.low - _address(self.owner)) % ALIGNMENT_BYTES
         self.memory: Final[Bytes] = self.owner[shift : shift + size_bytes]
@@ -288,15 +306,15 @@ class _Block:
                 self.originals[id(shadow)] = reach.value
 
     def keep(self) -> None:
-        """Writes the bytes that have changed. When it is interrupted it can be called again."""
+        """Writes what has changed. When it is interrupted it can be called again."""
         pristine = self.pristine
         if pristine is None:
             return
         for start in range(0, pristine.size, CHUNK_BYTES):
-            now = self.memory[start : start + CHUNK_BYTES]
-            changed = now != pristine[start : start + CHUNK_BYTES]
+            now = self.memory[start : start + CHUNK_BYTES].view(self.unit)
+            changed = now != pristine[start : start + CHUNK_BYTES].view(self.unit)
             if changed.any():
-                np.putmask(self.window[start : start + CHUNK_BYTES], changed, now)
+                np.putmask(self.window[start : start + CHUNK_BYTES].view(self.unit), changed, now)
         self.pristine = None
 
     def holds(self, value: Any, address: int, size_bytes: int) -> bool:

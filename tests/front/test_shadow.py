@@ -362,6 +362,39 @@ def test_two_threads_that_fill_two_halves_of_one_array_lose_nothing() -> None:
     assert (array[:middle] == 1).all() and (array[middle:] == 2).all()
 
 
+WHOLE = {
+    "floats": (np.zeros(4), 1.0, 2.0, True),
+    "integers": (np.zeros(4, np.int32), 300, 5, True),
+    "complex": (np.zeros(4, complex), 1 + 1j, 2 + 2j, True),
+    "dates": (np.zeros(4, "M8[s]"), np.datetime64(300, "s"), np.datetime64(5, "s"), True),
+    "column": (np.zeros((4, 3))[:, 1], 1.0, 2.0, True),
+    "misaligned": (np.zeros(33, np.uint8)[1:].view(np.float64), 1.0, 2.0, False),
+    "field": (np.zeros(4, PACKED)["value"], 1.0, 2.0, False),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_of_two_runs_that_write_one_number_the_last_wins_and_no_third_comes_out(kind: str) -> None:
+    array, one, other, whole = WHOLE[kind]
+    array = array.copy() if whole and array.base is None else array
+    first, last = (shadows_of(array, writes={0}) for _ in range(2))
+    first.arguments[0][0], last.arguments[0][0] = one, other
+    first.arguments[0][1], last.arguments[0][2] = one, other
+    first.keep()
+    last.keep()
+    assert array[1] == one and array[2] == other
+    assert (array[0] == np.array(other, array.dtype)) is np.bool_(whole)
+
+
+def test_where_unlike_arrays_overlap_single_bytes_are_written() -> None:
+    array = np.zeros(4)
+    first, last = (shadows_of(array, array.view(np.uint8), writes={0, 1}) for _ in range(2))
+    first.arguments[1][0], last.arguments[1][1] = 1, 2
+    first.keep()
+    last.keep()
+    assert array.view(np.uint8)[:3].tolist() == [1, 2, 0]
+
+
 def test_the_second_copy_is_freed_by_keep_and_all_of_it_with_the_shadows() -> None:
     import tracemalloc
 
