@@ -48,9 +48,11 @@ class Body(Held):
         self.callees = callees
         self.writes: set[tuple[int, int | None]] = set()
         self.returned: set[Object] = set()
+        self.yielded: set[Object] = set()
         self.codes: set[types.CodeType] = set()
         self.loops = flow.loops
         self.reason: str | None = None
+        self.yields = False
         self.final = False
 
     def solve(self) -> Summary:
@@ -72,11 +74,12 @@ class Body(Held):
             self.reason,
             frozenset(self.writes),
             frozenset(self._caller_objects(returned - makes)),
-            bool(makes) or any(isinstance(one, Known) for one in returned),
-            frozenset(self._caller_objects(makes)),
+            self.yields or bool(makes) or any(isinstance(one, Known) for one in returned),
+            frozenset(self._caller_objects(makes | self.yielded)),
             frozenset(stored),
             self.loops,
             frozenset(self.codes),
+            self.yields,
         )
 
     def _caller_objects(self, objects: Iterable[Object]) -> set[int | Outside]:
@@ -150,7 +153,8 @@ class Body(Held):
             case Kind.RAISE:
                 self._raise(one)
             case Kind.YIELD:
-                self._refuse("yields")
+                self.yields = True
+                self.grow(self.yielded, self.objects(one.inputs[0]))
                 self.hold(one.target, [PLAIN])
             case Kind.WITH:
                 self._refuse("has a with block")

@@ -89,6 +89,8 @@ class Summary:
         Whether its time is not bounded by its length.
     codes
         Code objects that may run.
+    yields
+        Whether a call gives a generator. What it yields counts as held by what is returned.
     """
 
     reason: str | None = None
@@ -99,6 +101,7 @@ class Summary:
     stored: frozenset[tuple[int, int | Outside]] = NOTHING
     loops: bool = False
     codes: frozenset[types.CodeType] = NOTHING
+    yields: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ class Restart:
 
 def restart_of(function: object) -> Restart:
     """The answer for a Python function or a dispatcher. Milliseconds, so ask once; never raises."""
-    body = getattr(function, "py_func", function)
-    if not isinstance(body, types.FunctionType):
+    body = _python_function(function)
+    if body is None:
         return Restart("it is no Python function", frozenset(), True, frozenset())
     try:
         program = _Program()
@@ -84,12 +84,20 @@ def restart_of(function: object) -> Restart:
         always = frozenset(position for position, only_if in summary.writes if only_if is None)
         some = frozenset((one, only_if) for one, only_if in summary.writes if only_if is not None and one not in always)
         writes = always | {position for position, _ in some}
-        reason = summary.reason or _shared_default(body, names, writes)
+        reason = "yields" if summary.yields else summary.reason or _shared_default(body, names, writes)
         return Restart(reason and f"it {reason}", writes, summary.loops, summary.codes, some)
     except Exception as error:  # what globals hold answers as it likes, and whatever fails here is not restartable
         codes = frozenset(describe.nested_code(body.__code__))
         everything = frozenset(range(len(parameters_of(body.__code__).names)))
-        return Restart(f"it cannot be followed ({type(error).__name__}: {error})", everything, True, codes)
+        return Restart(f"it cannot be followed ({type(error).__name__})", everything, True, codes)
+
+
+def _python_function(function: Any) -> types.FunctionType | None:
+    try:
+        body = getattr(function, "py_func", function)
+    except Exception:  # some objects answer no question
+        return None
+    return body if type(body) is types.FunctionType else None
 
 
 def _shared_default(function: types.FunctionType, names: tuple[str, ...], writes: frozenset[int]) -> str | None:

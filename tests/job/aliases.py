@@ -4,11 +4,15 @@ What they do makes no sense. It reaches an argument's memory on many ways: throu
 named tuples, loops, comprehensions, closures and callees. Many end in an exception; what was written until then counts.
 """
 
+import contextlib
 from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
+
+from farm.job.restart import Restart, restart_of
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
@@ -180,3 +184,29 @@ def content(value: Any) -> object:
     if isinstance(value, dict):
         return [(key, content(one)) for key, one in value.items()]
     return value
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a drawn function, and what a call did: places of arguments that it changed."""
+
+    source: str
+    said: Restart
+    values: tuple[Any, ...]
+    changed: frozenset[int]
+    left_globals_alone: bool
+
+
+def judge(source: str) -> Judged:
+    """Ask, then call."""
+    scope = dict(globals())
+    exec(compile(source, "<drawn>", "exec"), scope)
+    said = restart_of(scope["f"])
+    values = arguments()
+    before = [content(one) for one in values]
+    with contextlib.suppress(Exception):
+        scope["f"](*values)
+    alone = bool((TABLE == 1).all())
+    TABLE[...] = 1
+    changed = frozenset(place for place, one in enumerate(values) if content(one) != before[place])
+    return Judged(source, said, values, changed, alone)

@@ -866,3 +866,42 @@ def sets_from_inside(n):
 @says("it calls the missing global missing_function, which is not known to be pure")
 def calls_what_is_not_there(a):
     return missing_function(a)  # noqa: F821
+
+
+@says(writes=[0], loops=True)
+def goes_through_a_generator(a):
+    total = 0.0
+    for row in rows(a):
+        row[0] = 1
+        total += 1
+    return total
+
+
+@says("it yields", loops=True)
+def rows(a):
+    for i in range(3):
+        yield a[i]
+
+
+@says("it calls prints_and_yields, which calls print", loops=True)
+def goes_through_a_loud_generator(a):
+    return list(prints_and_yields(a))
+
+
+@says("it yields")
+def prints_and_yields(a):
+    print(a)
+    yield 1
+
+
+@says(writes=[0], nested=[], loops=False)
+def writes_in_a_generator(a):
+    for _ in marks(a[1:]):
+        break
+
+
+@says("it yields", writes=[0])
+def marks(a):
+    a[0] = 1
+    yield 1
+    a[1] = 1
