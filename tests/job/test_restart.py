@@ -10,25 +10,27 @@ import aliases
 import numba
 import numpy as np
 import pytest
-from bodies import CASES, Case, changes_a_copy, hooked, sums
+from bodies import CASES, Case, begins_with_an_item, changes_a_copy, hooked, sums
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import farm
-from farm.job.restart import Restart, restart_of
+from farm.job.restart import DIMENSIONS_MAX, Restart, restart_of
 
 TOOLS = Path(__file__).parent.parent.parent / "tools"
 
 
 def described(found: Restart) -> tuple[object, ...]:
-    nested = {position for position, _ in found.if_containers}
-    return found.writes - nested, nested, found.loops
+    nested = {position for position, _, most in found.unless if most == DIMENSIONS_MAX}
+    parts = {(position, most) for position, _, most in found.unless if most < DIMENSIONS_MAX}
+    return found.writes - nested - {position for position, _ in parts}, parts, nested, found.loops
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.__name__)
 def test_what_is_said_of_a_body(case: Case) -> None:
     found = restart_of(case.function)
     assert (found.reason or "").startswith(case.reason or "") and (found.reason is None) == (case.reason is None), found
-    assert described(found) == (case.writes, case.nested, case.loops)
+    assert described(found) == (case.writes, case.parts, case.nested, case.loops)
 
 
 # -- the demo's kernels ------------------------------------------------------------------------------
@@ -57,16 +59,18 @@ def kernels() -> dict[str, Any]:
 def test_all_kernels_of_the_demo_can_be_done_again_and_need_hardly_a_copy(kernels: dict[str, Any]) -> None:
     found = {name: restart_of(function) for name, function in kernels.items()}
     assert len(found) == 24 and {name: one.reason for name, one in found.items() if one.reason} == {}
-    nested = {name: {place for place, _ in one.if_containers} for name, one in found.items()}
+    nested = {name: {place for place, _, most in one.unless if most == DIMENSIONS_MAX} for name, one in found.items()}
     assert {name: places for name, places in nested.items() if places} == {
         "n_body": {0, 1, 2, 3},
         "cholesky_solve": {1},
     }
+    always = {name: described(one)[0] for name, one in found.items()}
+    assert not any(always.values()), always
+    parts = {name: described(one)[1] for name, one in found.items()}
     # Of an array with more dimensions `amount[i]` is a row, and `matrix[i, j]` too, which `+=` would change.
-    writes = {name: one.writes - nested[name] for name, one in found.items()}
-    assert {name: places for name, places in writes.items() if places} == {
-        "revenue_by_customer": {1},
-        "cholesky_solve": {0},
+    assert {name: places for name, places in parts.items() if places} == {
+        "revenue_by_customer": {(1, 1)},
+        "cholesky_solve": {(0, 2)},
     }
     assert all(one.loops for one in found.values())
 
@@ -76,10 +80,19 @@ def test_all_kernels_of_the_demo_can_be_done_again_and_need_hardly_a_copy(kernel
 
 def test_what_is_written_to_depends_on_what_the_arguments_can_hold() -> None:
     found = restart_of(changes_a_copy)
-    assert (found.writes, found.if_containers) == ({0}, {(0, 0)})
+    assert (found.writes, found.unless) == ({0}, {(0, 0, DIMENSIONS_MAX)})
     assert found.writes_to((np.zeros(3),)) == found.writes_to((3.0,)) == frozenset()
     for container in ((np.zeros(3),), [np.zeros(3)], {0: np.zeros(3)}, np.zeros(1, "i8,i8")[0], object()):
         assert found.writes_to((container,)) == {0}, container
+
+
+def test_an_item_of_an_array_is_no_part_of_it_but_a_row_is() -> None:
+    found = restart_of(begins_with_an_item)
+    assert found.writes == {0}
+    for number in (np.zeros(3), np.float64(1), 3, np.zeros(())):
+        assert found.writes_to((number,)) == frozenset()
+    for holder in (np.zeros((3, 3)), [1, 2], np.zeros(3, "i8,i8"), (np.zeros(3),)):
+        assert found.writes_to((holder,)) == {0}, holder
 
 
 def test_codes_are_those_of_the_body_of_what_is_in_it_and_of_what_it_calls() -> None:
@@ -149,9 +162,9 @@ def fill_first_item(a: Any) -> None:
 
 
 @pytest.mark.timeout(300)
-@given(source=aliases.sources())
+@given(source=aliases.sources(), dimensions=st.integers(1, 3))
 @settings(max_examples=250, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_a_body_changes_was_said_to_be_written(source: str) -> None:
-    judged = aliases.judge(source)
+def test_whatever_a_body_changes_was_said_to_be_written(source: str, dimensions: int) -> None:
+    judged = aliases.judge(source, dimensions)
     assert judged.changed <= judged.said.writes_to(judged.values) <= judged.said.writes, judged
     assert judged.left_globals_alone or judged.said.reason is not None, judged
