@@ -63,6 +63,7 @@ def test_all_kernels_of_the_demo_can_be_done_again_and_need_hardly_a_copy(kernel
     assert {name: places for name, places in nested.items() if places} == {
         "n_body": {0, 1, 2, 3},
         "cholesky_solve": {1},
+        "revenue_by_customer": {1},
     }
     always = {name: described(one)[0] for name, one in found.items()}
     assert not any(always.values()), always
