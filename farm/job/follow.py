@@ -11,7 +11,10 @@ from typing import Any
 from farm.job import pure
 from farm.job.held import Held
 from farm.job.objects import (
+    ANY,
+    OTHER,
     PLAIN,
+    SLICE,
     Attribute,
     Callees,
     Inner,
@@ -22,6 +25,7 @@ from farm.job.objects import (
     Parameters,
     Root,
     Summary,
+    Write,
     given_to,
     may_hold,
 )
@@ -38,6 +42,7 @@ class Body(Held):
         parameters: Parameters,
         scope: Mapping[str, object],
         names: Callable[[Kind, str], Iterable[Object]],
+        defaults: Mapping[int, Iterable[Object]],
         callees: Callees,
     ) -> None:
         super().__init__(parameters.star, callees.object_of)
@@ -45,12 +50,15 @@ class Body(Held):
         self.scope = scope
         self.parameters = parameters
         self.names = names
+        self.defaults = defaults
         self.callees = callees
-        self.writes: set[tuple[int, int | None]] = set()
+        self.writes: set[Write] = set()
         self.returned: set[Object] = set()
+        self.yielded: set[Object] = set()
         self.codes: set[types.CodeType] = set()
         self.loops = flow.loops
         self.reason: str | None = None
+        self.yields = False
         self.final = False
 
     def solve(self) -> Summary:
@@ -67,16 +75,17 @@ class Body(Held):
             for one in self._caller_objects(items)
         }
         returned = self.read(self.returned)
-        makes = {one for one in returned if isinstance(one, Made) and one != PLAIN}
+        makes = {one for one in returned if isinstance(one, Made) and one.number >= 0}
         return Summary(
             self.reason,
             frozenset(self.writes),
             frozenset(self._caller_objects(returned - makes)),
-            bool(makes) or any(isinstance(one, Known) for one in returned),
-            frozenset(self._caller_objects(makes)),
+            self.yields or bool(makes) or any(isinstance(one, Known) for one in returned),
+            frozenset(self._caller_objects(makes | self.yielded)),
             frozenset(stored),
             self.loops,
             frozenset(self.codes),
+            self.yields,
         )
 
     def _caller_objects(self, objects: Iterable[Object]) -> set[int | Outside]:
@@ -95,9 +104,9 @@ class Body(Held):
         for one in objects:
             match one:
                 case Root():
-                    if (one.position, one.only_if) not in self.writes:
-                        self.writes.add((one.position, one.only_if))
-                        self.changed = True
+                    write = (one.position, one.only_if, one.fewer)
+                    self.changed = self.changed or write not in self.writes
+                    self.writes.add(write)
                 case Outside():
                     self._refuse(f"{reason} {one.where}")
                 case Known():
@@ -114,7 +123,9 @@ class Body(Held):
     def _statement(self, number: int, one: Statement) -> None:
         match one.kind:
             case Kind.PARAMETER:
-                self.hold(one.target, [Root(one.detail)])
+                whole = Root(one.detail)
+                self.hold(one.target, [whole.part if one.detail == self.parameters.star else whole])
+                self.hold(one.target, self.defaults.get(one.detail, ()))
             case Kind.CONSTANT:
                 self.hold(one.target, [self.callees.object_of(one.detail, repr(one.detail))])
             case Kind.GLOBAL | Kind.CAPTURED:
@@ -124,7 +135,8 @@ class Body(Held):
             case Kind.ALIAS:
                 self.hold(one.target, self.objects(one.inputs[0]))
             case Kind.ELEMENT:
-                self.hold(one.target, self.elements(self.objects(one.inputs[0])))
+                more = self.integers(one.inputs[1:]) if one.detail is None else 1
+                self.hold(one.target, self.elements(self.objects(one.inputs[0]), more))
             case Kind.ATTRIBUTE:
                 self._attribute(one)
             case Kind.BUILD:
@@ -150,7 +162,8 @@ class Body(Held):
             case Kind.RAISE:
                 self._raise(one)
             case Kind.YIELD:
-                self._refuse("yields")
+                self.yields = True
+                self.grow(self.yielded, self.objects(one.inputs[0]))
                 self.hold(one.target, [PLAIN])
             case Kind.WITH:
                 self._refuse("has a with block")
@@ -197,7 +210,7 @@ class Body(Held):
         self.hold(target, changed)
         if operator in pure.EXTENDING:
             for one in changed:
-                self.put(one, self.elements(self.objects(right)))
+                self.put(one, self.elements(self.objects(right), 1))
         self._binary(number, target, operator, left, right)
 
     # -- calls ----------------------------------------------------------------------------------------
@@ -207,8 +220,9 @@ class Body(Held):
         called = tuple(self.objects(one.inputs[0]))
         if not called:
             self._refuse("calls something that cannot be followed")
+        values = {name: self.objects(name) for name in arguments.all()}
+        values |= {name: self.reach(values[name]) for name in arguments.stars}
         for thing in called:
-            values = {name: self.objects(name) for name in arguments.all()}
             self.hold(one.target, self._result(number, thing, arguments, values))
 
     def _result(
@@ -245,7 +259,8 @@ class Body(Held):
                     given.setdefault(position, set()).update(self.objects(name))
             given.update((count + place, set(captured[name])) for place, name in enumerate(code.co_freevars))
         else:  # what it captures are objects of another body
-            places = [place for pair in (*summary.writes, *summary.stored) for place in pair]
+            places = [place for pair in summary.stored for place in pair]
+            places += [place for position, only_if, _ in summary.writes for place in (position, only_if or 0)]
             if defaults or any(
                 isinstance(place, int) and place >= count for place in (*places, *summary.returns, *summary.holds)
             ):
@@ -264,12 +279,13 @@ class Body(Held):
         self.loops = self.loops or summary.loops
         self.codes |= summary.codes
         reached = {position: self.reach(values) for position, values in given.items()}
-        for position, only_if in summary.writes:
-            self.write(self._under(reached.get(position, set()), only_if, given))
+        for position, only_if, fewer in summary.writes:
+            self.write(self._written(given.get(position, set()), only_if, fewer, given))
         for position, stored in summary.stored:
             for holder in reached.get(position, set()):
                 self.put(holder, self._at([stored], reached))
-        found = {PLAIN} | self._at(summary.returns, reached)
+        # Nobody knows whether that is a number: it may be None, or a slice.
+        found = {PLAIN, OTHER} | self._at(summary.returns, reached)
         if summary.makes:
             made = Made(number)
             self.put(made, {made} | self._at(summary.holds, reached))
@@ -282,15 +298,28 @@ class Body(Held):
             found |= {one} if isinstance(one, Outside) else reached.get(one, set())
         return found
 
-    def _under(self, objects: set[Object], only_if: int | None, given: dict[int, set[Object]]) -> set[Object]:
-        """Objects that a callee writes to if its parameter of that number is a container."""
+    def _written(
+        self, values: set[Object], only_if: int | None, fewer: int, given: dict[int, set[Object]]
+    ) -> set[Object]:
+        """Objects that a callee writes to, if one of its Roots stands for these values."""
+        if fewer == 0:
+            return self.read(values)
+        if fewer != ANY:
+            found: set[Object] = set()
+            for one in self.read(values):
+                if isinstance(one, Root):
+                    found |= {one.at(fewer)} | self.reach(self.inside.get(Root(one.position), ()))
+                else:
+                    found |= self.reach([one])
+            return found
+        objects = self.reach(values)
         if only_if is None:
             return objects
         holders = {one for one in self.read(given.get(only_if, set())) if may_hold(one)}
         if not holders:
             return set()
-        if len(holders) == 1 and isinstance(one := next(iter(holders)), Root) and one.only_if is None:
-            return {self.on_condition(thing, one.position) for thing in objects}
+        if len(holders) == 1 and isinstance(holder := next(iter(holders)), Root) and holder.only_if is None:
+            return {self.on_condition(thing, holder.position) for thing in objects}
         return objects
 
     def _call_known(
@@ -305,9 +334,12 @@ class Body(Held):
             outs = arguments.positional[pure.first_out(known.value) :]
             keys = [name for keyword, name in arguments.keywords if keyword == "key"]
             for name in (*keys, *(arguments.positional[:1] if known.value in pure.CALLING else ())):
-                if any(thing != PLAIN and not self._is_callable(thing) for thing in values[name]):
+                if any(thing not in (PLAIN, OTHER) and not self._is_callable(thing) for thing in values[name]):
                     self._refuse(f"calls {known.label} with a function that cannot be followed")
-            return self._apply_effect(number, effect, arguments, values, outs)
+            if known.value is slice:
+                return {SLICE}
+            plain = {OTHER} if known.value in pure.NO_NUMBERS else set[Object]()
+            return plain | self._apply_effect(number, effect, arguments, values, outs)
         answer = self.callees.called(known)
         if answer is None:
             answer = f"calls {known.label}, which is not known to be pure"
@@ -350,19 +382,20 @@ class Body(Held):
         if effect is None:
             self._refuse(f"calls the method {method.name}, which is not known to be pure")
             return {Made(number)}
-        result: set[Object] = {PLAIN}
+        result: set[Object] = {PLAIN, OTHER}  # texts have methods too
         if effect is Effect.WRITES_FIRST:
             self.write(receiver)
             for name in arguments.all():
                 for holder in receiver:
-                    self.put(holder, values[name] | self.elements(values[name]))
+                    self.put(holder, values[name] | self.elements(values[name], 1))
         outs = arguments.positional[2:] if method.name == "clip" else ()
         result |= self._apply_effect(number, Effect.FRESH, arguments, values, outs)
         if effect is not Effect.FRESH:
             made = Made(number)
-            found = receiver | self.elements(receiver) | {made}
+            found = self.elements(receiver) | {made, OTHER}
             for name in arguments.all():
-                found |= values[name]
+                found |= self.elements(values[name]) | values[name]
+            found = {one.part if isinstance(one, Root) else one for one in found}
             self.put(made, found)
             result |= found
         return result
@@ -398,8 +431,9 @@ class Body(Held):
             result |= values[name]
         if effect is not Effect.FRESH:
             made = Made(number)
-            self.put(made, inside | everything | {made})
-            result |= {made} | everything | inside
+            parts = {one.part if isinstance(one, Root) else one for one in inside | everything}
+            self.put(made, parts | {made})
+            result |= parts | {made, OTHER}
         return result
 
     def _is_callable(self, thing: Object) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from farm.job import pure
-from farm.job.objects import NOTHING, PLAIN, Attribute, Known, Made, Object, Root
+from farm.job.objects import ANY, NOTHING, PLAIN, SLICE, Attribute, Known, Made, Object, Root
 
 
 class Held:
@@ -26,7 +26,7 @@ class Held:
             position = holder.position
             objects = [self.on_condition(one, position) for one in objects if not _is_part(one, position)]
             holder = Root(position)
-        elif not isinstance(holder, Made) or holder == PLAIN:
+        elif not isinstance(holder, Made) or holder.number < 0:
             return
         self.grow(self.inside.setdefault(holder, set()), objects)
 
@@ -46,32 +46,33 @@ class Held:
     def read(self, objects: Iterable[Object]) -> set[Object]:
         """The objects, with attributes replaced by all that the object which has them can hold, however deep."""
         found: set[Object] = set()
-        seen = set[tuple[Object, bool]]()
-        waiting: list[tuple[Object, bool]] = []
-        for one in objects:
-            if isinstance(one, Attribute):
-                waiting.append((one, False))
-            else:
-                found.add(one)
+        seen = set[tuple[Object, bool, bool]]()
+        waiting = [(one, False, True) for one in objects]
         while waiting:
-            one, is_field = item = waiting.pop()
+            one, is_field, is_whole = item = waiting.pop()
             if item in seen:
                 continue
             seen.add(item)
             if isinstance(one, Attribute):
                 # Of an array it is a number or a tuple of numbers; a named tuple may have a field of that name.
                 is_field = is_field or one.name in pure.PLAIN_ATTRIBUTES
+                is_whole = is_whole and one.name in pure.SHAPE_KEPT
                 found |= {PLAIN} if is_field else NOTHING
-                waiting.extend((thing, is_field) for thing in self.objects(one.variable))
+                waiting.extend((thing, is_field, is_whole) for thing in self.objects(one.variable))
+            elif is_field and isinstance(one, Root):
+                found.add(self.on_condition(one, one.position))
+            elif isinstance(one, Root):
+                found.add(one if is_whole else one.part)
             else:
-                found.add(self.on_condition(one, one.position) if is_field and isinstance(one, Root) else one)
-                waiting.extend((thing, is_field) for thing in self.within(one))
+                found.add(one)
+            if not (is_whole or isinstance(one, Attribute)):
+                waiting.extend((thing, is_field, False) for thing in self.within(one))
         return found
 
-    def within(self, one: Object) -> Iterable[Object]:
-        """What indexing or iterating one object gives, views included; no attribute is asked for that."""
+    def within(self, one: Object, more: int = ANY) -> Iterable[Object]:
+        """What indexing with so many integers, or iterating, gives of one object that is no attribute."""
         if isinstance(one, Root):
-            return {one} | self.inside.get(Root(one.position), NOTHING)
+            return {one.at(more)} | self.inside.get(Root(one.position), NOTHING)
         if isinstance(one, Made):
             return {one} | self.inside.get(one, NOTHING)
         if isinstance(one, Known):
@@ -79,11 +80,23 @@ class Held:
             return [self.object_of(item, f"{one.label}[...]") for item in items] or [PLAIN]
         return (one,)
 
-    def elements(self, objects: Iterable[Object]) -> set[Object]:
+    def elements(self, objects: Iterable[Object], more: int = ANY) -> set[Object]:
+        """The same for several objects."""
         found: set[Object] = set()
         for one in self.read(objects):
-            found.update(self.within(one))
+            found.update(self.within(one, more))
         return found
+
+    def integers(self, index: tuple[str, ...]) -> int:
+        """How many of the variables in an index are integers, if the rest are slices; else ANY."""
+        count = 0
+        for name in index:
+            found = self.objects(name)
+            if found == {PLAIN}:
+                count += 1
+            elif found != {SLICE}:
+                return ANY
+        return count
 
     def reach(self, objects: Iterable[Object]) -> set[Object]:
         """The objects and all that can be got at through them."""
@@ -99,8 +112,8 @@ class Held:
     def on_condition(self, one: Object, container: int) -> Object:
         """The same object, reached only if that parameter is a container. The rest of the arguments always is one."""
         if isinstance(one, Root) and one.only_if is None and container != self.star:
-            return Root(one.position, container)
-        return one
+            return Root(one.position, container, ANY)
+        return one.part if isinstance(one, Root) else one
 
     def inside_if_container(self, objects: Iterable[Object]) -> set[Object]:
         """What is inside the objects, of parameters on the condition that they are no arrays."""
@@ -116,4 +129,4 @@ class Held:
 
 
 def _is_part(one: Object, position: int) -> bool:
-    return one == PLAIN or (isinstance(one, Root) and one.position == position)
+    return (isinstance(one, Made) and one.number < 0) or (isinstance(one, Root) and one.position == position)

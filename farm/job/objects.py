@@ -14,13 +14,37 @@ from typing import Any, Final, Protocol
 
 from farm.port.flow import Arguments, Statement
 
+ANY: Final = -1
+FEWER_MAX: Final = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A parameter's object or anything inside it; with a condition: what is inside if that one is a container."""
+    """A parameter's object (fewer: 0), a part of it, or something inside it.
+
+    `fewer` is how many integers it was indexed with, sliced or not: of an array with no more dimensions than that it
+    is a number. ANY: it may be any part, in another shape. With `only_if` it is something inside, and there only if
+    that parameter is a container of other objects.
+    """
 
     position: int
     only_if: int | None = None
+    fewer: int = 0
+
+    @property
+    def part(self) -> "Root":
+        """Any part of it, in any shape."""
+        return Root(self.position, self.only_if, ANY)
+
+    def at(self, more: int) -> "Root":
+        """What indexing it with so many integers gives."""
+        if ANY in (more, self.fewer) or self.fewer + more > FEWER_MAX:
+            return self.part
+        return Root(self.position, self.only_if, self.fewer + more)
+
+
+Write = tuple[int, int | None, int]
+"""The fields of a Root that is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +87,11 @@ class Inner:
 
 Object = Root | Outside | Made | Known | Attribute | Inner
 PLAIN: Final = Made(-1)
-"""Numbers, texts, and arrays that a body makes: no other object is inside them, and writing to them is free."""
+"""Numbers, and arrays that a body makes: no other object is inside them, and writing to them is free."""
+SLICE: Final = Made(-2)
+"""What keeps a dimension as an index."""
+OTHER: Final = Made(-3)
+"""Texts, None, and what else holds nothing and is no number."""
 NOTHING: Final[frozenset[Any]] = frozenset()
 
 
@@ -76,7 +104,7 @@ class Summary:
     reason
         Why it cannot be done twice, as the rest of a sentence about it ("calls print"); or None.
     writes
-        (position, the condition of its Root).
+        What its Roots are.
     returns
         Positions, and outside objects, of what it may return: that itself, or a part of it.
     makes
@@ -89,16 +117,19 @@ class Summary:
         Whether its time is not bounded by its length.
     codes
         Code objects that may run.
+    yields
+        Whether a call gives a generator. What it yields counts as held by what is returned.
     """
 
     reason: str | None = None
-    writes: frozenset[tuple[int, int | None]] = NOTHING
+    writes: frozenset[Write] = NOTHING
     returns: frozenset[int | Outside] = NOTHING
     makes: bool = False
     holds: frozenset[int | Outside] = NOTHING
     stored: frozenset[tuple[int, int | Outside]] = NOTHING
     loops: bool = False
     codes: frozenset[types.CodeType] = NOTHING
+    yields: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +180,4 @@ def may_hold(one: Object) -> bool:
     """Whether there may be other objects in this one: it may be a tuple or a list."""
     if isinstance(one, Known):
         return isinstance(one.value, tuple)
-    return isinstance(one, (Root, Outside)) or (isinstance(one, Made) and one != PLAIN)
+    return isinstance(one, (Root, Outside)) or (isinstance(one, Made) and one.number >= 0)

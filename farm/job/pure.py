@@ -53,6 +53,9 @@ ITERATING: Final = frozenset(
 CALLING: Final = frozenset({map, filter, functools.reduce})
 """Their first argument is called."""
 
+NO_NUMBERS: Final = frozenset({str, chr, repr, hex, oct, bin, bytes, type})
+"""Known functions that return neither a number nor an array."""
+
 FRESH_NUMPY: Final = _names(
     "all allclose amax amin any append arange argmax argmin argpartition argsort argwhere array_equal around average "
     "bartlett bincount blackman broadcast_shapes can_cast column_stack common_type concatenate convolve copy corrcoef "
@@ -99,6 +102,8 @@ WRITING_METHODS: Final = frozenset(
     + _names("sort symmetric_difference_update update")
 )
 PLAIN_ATTRIBUTES: Final = frozenset(_names("shape size ndim dtype itemsize nbytes strides flags start stop step name"))
+SHAPE_KEPT: Final = frozenset({"T", "real", "imag"})
+"""Attributes of an array that have as many dimensions."""
 
 OPERATORS: Final = frozenset(
     getattr(operator, name)

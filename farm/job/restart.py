@@ -22,7 +22,7 @@ import numpy
 from farm.job import pure
 from farm.job.differs import member as member_of
 from farm.job.follow import Body
-from farm.job.objects import PLAIN, Inner, Known, Object, Outside, Parameters, Root, Summary
+from farm.job.objects import ANY, OTHER, PLAIN, SLICE, Inner, Known, Object, Outside, Parameters, Root, Summary
 from farm.port import describe
 from farm.port.dispatch import HookedDispatcher
 from farm.port.flow import Kind, flow_of, is_vectorized
@@ -35,7 +35,10 @@ PLAIN_VALUES: Final = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, frozenset, type(Ellipsis)),
     *(numpy.bool_, numpy.number, numpy.str_, numpy.bytes_, numpy.datetime64, numpy.timedelta64, numpy.dtype, Enum),
 )
-SIMPLE: Final = (numpy.ndarray, bool, int, float, complex, str, bytes, numpy.bool_, numpy.number)
+NUMBERS: Final = (bool, int, float, complex, str, bytes, numpy.bool_, numpy.number)
+INTEGERS: Final = (int, numpy.integer)
+DIMENSIONS_MAX: Final = 64
+"""numpy's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,10 @@ class Restart:
         None if a call may be given up and done again. Else a short text that says why not, for people.
     writes
         Positions in the signature (`*args` is one) of the parameters whose content the body may write to.
-    if_containers
-        Of those, (position, position of a container): written to only if the second parameter's argument is neither an
-        array nor a number. `b = a.copy()` and `b[0] += 1` changes what is in `a` if `a` is a list of arrays.
+    unless
+        Of those, (position, position of another, dimensions): written to only if the other's argument is neither a
+        number nor an array of numbers of so many dimensions or fewer. After `x = a[0]` a step `x += 1` changes `a` if
+        it has more than one; `b = a.copy()` and `b[0] += 1` changes what is in `a` if it is a list of arrays.
     loops
         False if there is no loop, comprehension or recursion in it or in what it calls: its time is bounded by its
         length, as operations on whole arrays run in C.
@@ -62,44 +66,49 @@ class Restart:
     writes: frozenset[int]
     loops: bool
     codes: frozenset[types.CodeType]
-    if_containers: frozenset[tuple[int, int]] = frozenset()
+    unless: frozenset[tuple[int, int, int]] = frozenset()
 
     def writes_to(self, arguments: tuple[object, ...]) -> frozenset[int]:
         """The positions that may be written to in a call with these arguments, one for each parameter."""
-        always = self.writes - {position for position, _ in self.if_containers}
-        return always | {
-            position for position, container in self.if_containers if not isinstance(arguments[container], SIMPLE)
-        }
+        always = self.writes - {position for position, _, _ in self.unless}
+        return always | {one for one, other, most in self.unless if not _is_simple(arguments[other], most)}
+
+
+def _is_simple(argument: object, dimensions: int) -> bool:
+    if isinstance(argument, numpy.ndarray):
+        return argument.ndim <= dimensions and argument.dtype.names is None
+    return isinstance(argument, NUMBERS)
 
 
 def restart_of(function: object) -> Restart:
     """The answer for a Python function or a dispatcher. Milliseconds, so ask once; never raises."""
-    body = getattr(function, "py_func", function)
-    if not isinstance(body, types.FunctionType):
+    body = _python_function(function)
+    if body is None:
         return Restart("it is no Python function", frozenset(), True, frozenset())
     try:
         program = _Program()
         summary = program.settled(body)
-        names = parameters_of(body.__code__).names
-        always = frozenset(position for position, only_if in summary.writes if only_if is None)
-        some = frozenset((one, only_if) for one, only_if in summary.writes if only_if is not None and one not in always)
-        writes = always | {position for position, _ in some}
-        reason = summary.reason or _shared_default(body, names, writes)
+        always = frozenset(one for one, only_if, fewer in summary.writes if only_if is None and fewer < 1)
+        some = frozenset(
+            (one, one, fewer) if only_if is None else (one, only_if, DIMENSIONS_MAX)
+            for one, only_if, fewer in summary.writes
+            if one not in always
+        )
+        writes = always | {position for position, _, _ in some}
+        reason = "yields" if summary.yields else summary.reason
         return Restart(reason and f"it {reason}", writes, summary.loops, summary.codes, some)
     except Exception as error:  # what globals hold answers as it likes, and whatever fails here is not restartable
         codes = frozenset(describe.nested_code(body.__code__))
         everything = frozenset(range(len(parameters_of(body.__code__).names)))
-        return Restart(f"it cannot be followed ({type(error).__name__}: {error})", everything, True, codes)
+        return Restart(f"it cannot be followed ({type(error).__name__})", everything, True, codes)
 
 
-def _shared_default(function: types.FunctionType, names: tuple[str, ...], writes: frozenset[int]) -> str | None:
-    """A default value that the body may write to is there for all calls."""
-    values = function.__defaults__ or ()
-    first = function.__code__.co_argcount - len(values)
-    for place, value in enumerate(values):
-        if first + place in writes and not isinstance(value, PLAIN_VALUES):
-            return f"may write to the default value of {names[first + place]}"
-    return None
+def _python_function(function: Any) -> types.FunctionType | None:
+    try:
+        body = getattr(function, "py_func", function)
+    except Exception:  # some objects answer no question
+        return None
+    return body if type(body) is types.FunctionType else None
 
 
 def parameters_of(code: types.CodeType) -> Parameters:
@@ -157,20 +166,36 @@ class _Program:
             except ValueError:  # an empty cell
                 return ()
 
-        return self._body(function.__code__, function.__globals__, names)
+        return self._body(function.__code__, function.__globals__, names, self._defaults(function))
+
+    def _defaults(self, function: types.FunctionType) -> dict[int, tuple[Object, ...]]:
+        """Default values that can be written to: they are there for all calls."""
+        names = parameters_of(function.__code__).names
+        values = function.__defaults__ or ()
+        given = dict(
+            zip(function.__code__.co_varnames[function.__code__.co_argcount - len(values) :], values, strict=False)
+        )
+        given |= function.__kwdefaults__ or {}
+        found = {names.index(name): self.object_of(value, name) for name, value in given.items()}
+        where = {place: Outside(f"the default value of {names[place]}") for place in found}
+        return {place: (where[place],) for place, one in found.items() if isinstance(one, Outside)}
 
     def _body(
-        self, code: types.CodeType, scope: Mapping[str, object], names: Callable[[Kind, str], Iterable[Object]]
+        self,
+        code: types.CodeType,
+        scope: Mapping[str, object],
+        names: Callable[[Kind, str], Iterable[Object]],
+        defaults: Mapping[int, Iterable[Object]],
     ) -> Summary:
         codes = frozenset(describe.nested_code(code))
         flow, parameters = flow_of(code), parameters_of(code)
         reason = None if flow.sets_outside is None else f"sets the variable {flow.sets_outside} of an outer scope"
         if flow.refused is not None:
-            writes = frozenset((position, None) for position in range(len(parameters.names)))
+            writes = frozenset((position, None, ANY) for position in range(len(parameters.names)))
             return Summary(reason or f"cannot be read by numba ({flow.refused})", writes, loops=True, codes=codes)
         for handler in flow.handlers:
             reason = reason or _stops_too_much(handler, scope)
-        found = Body(flow, parameters, scope, names, self).solve()
+        found = Body(flow, parameters, scope, names, defaults, self).solve()
         reason = reason or found.reason
         return replace(found, reason=reason, codes=found.codes | codes)
 
@@ -179,7 +204,9 @@ class _Program:
     def object_of(self, value: object, label: str) -> Object:
         """Numbers and the like are all one; functions, classes, modules and tuples are known; the rest can change."""
         if isinstance(value, PLAIN_VALUES):
-            return PLAIN
+            if isinstance(value, (slice, type(Ellipsis))):
+                return SLICE
+            return PLAIN if isinstance(value, INTEGERS) else OTHER
         followed = (types.ModuleType, type, tuple, staticmethod, classmethod)
         if callable(value) or isinstance(value, followed) or ".random" in describe.home(type(value)):
             if id(value) not in self.known:
@@ -243,11 +270,12 @@ class _Program:
                 return outer
             place = Root(len(parameters.names) + code.co_freevars.index(name))
             return {
-                one if one == PLAIN or isinstance(one, (Known, Inner, Outside)) else place for one in captured[name]
+                one if one in (PLAIN, SLICE, OTHER) or isinstance(one, (Known, Inner, Outside)) else place
+                for one in captured[name]
             }
 
         self.inners[key] = Summary()  # if it captures itself
-        self.inners[key] = self._body(code, inner.owner.scope, names)
+        self.inners[key] = self._body(code, inner.owner.scope, names, {})
         return self.inners[key], parameters
 
 

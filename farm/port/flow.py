@@ -42,7 +42,7 @@ class Kind(Enum):
     CAPTURED = "target = the captured variable called `detail`"
     FRESH = "target = a number, or something else that holds no other value"
     ALIAS = "target = the input itself, or an iterator over it"
-    ELEMENT = "target = an element or a view of the input"
+    ELEMENT = "target = inputs[0][inputs[1:]]; with `detail`, the one number `detail` as index or the next element"
     ATTRIBUTE = "target = the attribute `detail` of the input"
     BUILD = "target = a new tuple, list, set or dictionary of the inputs"
     UNARY = "target = the operator `detail` of the input"
@@ -200,9 +200,14 @@ class _Reading:
             case "cast" | "getiter" | "pair_first" | "exhaust_iter":
                 self._add(Kind.ALIAS, target, value.value)
             case "iternext":
-                self._add(Kind.ELEMENT, target, value.value)
+                self._add(Kind.ELEMENT, target, value.value, detail=0)
+            case "static_getitem" if isinstance(value.index, int):
+                self._add(Kind.ELEMENT, target, value.value, detail=value.index)
             case "getitem" | "static_getitem" | "typed_getitem":
-                self._add(Kind.ELEMENT, target, value.value)
+                index = value.index if isinstance(value.index, ir.Var) else value.index_var
+                items = self.built.get(index.name, [])
+                names = items[0] if len(items) == 1 and items[0] is not None else (index.name,)
+                self.found.append(Statement(Kind.ELEMENT, target, (value.value.name, *names)))
             case "getattr":
                 self._add(Kind.ATTRIBUTE, target, value.value, detail=value.attr)
             case "build_tuple" | "build_list" | "build_set":

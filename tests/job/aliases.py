@@ -4,11 +4,15 @@ What they do makes no sense. It reaches an argument's memory on many ways: throu
 named tuples, loops, comprehensions, closures and callees. Many end in an exception; what was written until then counts.
 """
 
+import contextlib
 from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
+
+from farm.job.restart import Restart, restart_of
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
@@ -57,8 +61,40 @@ def spread(d, q):
     return d
 
 
+def row(q):
+    return q[1]
+
+
+def halve(q):
+    q *= 0.5
+
+
+def halve_first(*rest):
+    x = rest[0][0]
+    x *= 0.5
+
+
 STATEMENTS: Final = (
     "{a} = {b}[0:1]",
+    "{a} = {b}[0, 1]",
+    "{a} = {b}[0, :, 1]",
+    "{a} = {b}[n - 2, None]",
+    "{a} = {b}[None, 0]",
+    "{a} = {b}[..., 0]",
+    "{a} = {b}[slice(0, 1)]",
+    "{a} = {b}[n]",
+    "{a} = {b}[int(0)][0]",
+    "{a} = {b}.reshape(-1, 1)[0]",
+    "{a} = np.ravel({b})[0:2][1]",
+    "{a} = row({b})",
+    "{a} = (lambda q: q[0])({b})",
+    "for i in range(2): {a} = {b}[i]",
+    "for i in range(2): {a}[i] -= 1",
+    "for i in range(2):\n        {a} = {b}[i, 0]\n        {a} += 1",
+    "for {a} in {b}: {a} += 1",
+    "halve({a}[0])",
+    "halve_first({a})",
+    "halve_first(*{t})",
     "{a} = {b}.T",
     "{a} = {b}[0]",
     "{a} = {b}.copy()",
@@ -149,7 +185,7 @@ STATEMENTS: Final = (
     "return {a}, {t}",
 )
 NAMES: Final = {"a": ("a", "b", "u", "v"), "t": ("t", "s"), "l": ("m", "k")}
-START: Final = ("u = np.zeros((2, 2, 2))", "v = a.copy()", "s = (u, u)", "k = [u]", "d = {0: u}")
+START: Final = ("u = np.zeros_like(b)", "v = a.copy()", "s = (u, u)", "k = [u]", "d = {0: u}")
 SIGNATURE: Final = ("a", "b", "t", "m", "d", "n")
 
 
@@ -164,10 +200,10 @@ def sources(draw: Any) -> str:
     return f"def f({', '.join(SIGNATURE)}):\n    " + "\n    ".join(lines) + "\n"
 
 
-def arguments() -> tuple[Any, ...]:
-    """Fresh arguments: two arrays, a tuple, a list and a dictionary of arrays, a number."""
+def arguments(dimensions: int) -> tuple[Any, ...]:
+    """Fresh arguments: two arrays, a tuple, a list and a dictionary of arrays of so many dimensions, a number."""
     arrays = np.arange(64.0).reshape(8, 2, 2, 2) + 1
-    a, b, c, d, e, f, g, h = (one.copy() for one in arrays)
+    a, b, c, d, e, f, g, h = (one[(0,) * (3 - dimensions)].copy() for one in arrays)
     return a, b, (c, d), [e, f], {0: g, 1: h}, 2
 
 
@@ -180,3 +216,29 @@ def content(value: Any) -> object:
     if isinstance(value, dict):
         return [(key, content(one)) for key, one in value.items()]
     return value
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a drawn function, and what a call did: places of arguments that it changed."""
+
+    source: str
+    said: Restart
+    values: tuple[Any, ...]
+    changed: frozenset[int]
+    left_globals_alone: bool
+
+
+def judge(source: str, dimensions: int) -> Judged:
+    """Ask, then call."""
+    scope = dict(globals())
+    exec(compile(source, "<drawn>", "exec"), scope)
+    said = restart_of(scope["f"])
+    values = arguments(dimensions)
+    before = [content(one) for one in values]
+    with contextlib.suppress(Exception):
+        scope["f"](*values)
+    alone = bool((TABLE == 1).all())
+    TABLE[...] = 1
+    changed = frozenset(place for place, one in enumerate(values) if content(one) != before[place])
+    return Judged(source, said, values, changed, alone)

@@ -6,6 +6,7 @@ import math
 import operator
 import random
 import time
+import types
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import reduce
@@ -25,11 +26,15 @@ import farm
 
 @dataclass(frozen=True)
 class Case:
-    """What is said of a function: `writes` always, `nested` only if an argument is a container of other objects."""
+    """What is said of a function: `writes` always, `parts` if an argument has more dimensions than are indexed.
+
+    `nested` only if an argument is a container of other objects.
+    """
 
     function: Any
     reason: str | None
     writes: frozenset[int]
+    parts: frozenset[tuple[int, int]]
     nested: frozenset[int]
     loops: bool
 
@@ -42,6 +47,8 @@ NAMES = ["a", "b"]
 RNG = np.random.default_rng(1)
 Point = namedtuple("Point", "x y")
 counter = 0
+settings = types.ModuleType("settings")
+settings.table = TABLE  # type: ignore[attr-defined]
 
 
 class Colour(enum.IntEnum):
@@ -57,9 +64,9 @@ class Logged(Exception):
         print(text)
 
 
-def says(reason: str | None = None, writes: Any = (), nested: Any = (), loops: bool = False) -> Any:
+def says(reason: str | None = None, writes: Any = (), parts: Any = (), nested: Any = (), loops: bool = False) -> Any:
     def note(function: Any) -> Any:
-        CASES.append(Case(function, reason, frozenset(writes), frozenset(nested), loops))
+        CASES.append(Case(function, reason, frozenset(writes), frozenset(parts), frozenset(nested), loops))
         return function
 
     return note
@@ -397,7 +404,7 @@ def adds_to_a_row(a, i):
     row += 1
 
 
-@says(writes=[0], loops=True)
+@says(parts=[(0, 1)], nested=[0], loops=True)
 def adds_to_each_row(a):
     for row in a:
         row *= 2
@@ -440,7 +447,7 @@ def sets_through_joined_tuples(a, b):
     both[0][0] = 1
 
 
-@says(writes=[1], nested=[0])
+@says(parts=[(1, 1)], nested=[0])
 def sets_through_a_joined_parameter(t, x):
     joined = t + (x[0],)
     joined[0][0] = 1
@@ -543,7 +550,7 @@ def writes_a_product(a, b, c):
     np.dot(a, b, c)
 
 
-@says(writes=[0], nested=[1])
+@says(writes=[0])
 def gives_to_a_callee(a, x):
     fill_first(a, x)
 
@@ -595,14 +602,14 @@ def sets_what_a_closure_gets(a):
     inner(a)
 
 
-@says(writes=[0], nested=[1], loops=True)
+@says(writes=[0], loops=True)
 def recursive_writer(a, n):
     if n > 0:
         a[n] = n
         recursive_writer(a, n - 1)
 
 
-@says(writes=[0, 1], nested=[2], loops=True)
+@says(writes=[0, 1], loops=True)
 def swapping_writer(a, b, n):
     if n > 0:
         a[n] = n
@@ -645,6 +652,85 @@ def catches_and_writes(a):
         a[0] = 1
     except Exception:
         a[1] = 2
+
+
+@says(parts=[(0, 1)])
+def begins_with_an_item(a):
+    total = a[0]
+    total += 1
+    return total
+
+
+@says(parts=[(0, 2)], loops=True)
+def begins_with_an_item_of_a_matrix(a):
+    for i in range(3):
+        rest = a[i, i + 1]
+        rest -= 1
+
+
+@says(parts=[(0, 2)])
+def takes_two_steps(a):
+    row = a[1:][0]
+    x = row[:-1][2]
+    x += 1
+
+
+@says(parts=[(0, 1)])
+def takes_a_column(a):
+    x = a[:, 0]
+    x += 1
+
+
+@says(writes=[0])
+def takes_a_part_of_another_shape(a):
+    x = a.reshape(-1, 1)[0]
+    x += 1
+
+
+@says(writes=[0])
+def takes_a_part_with_a_new_dimension(a):
+    x = a[0, None]
+    x += 1
+
+
+@says(writes=[0])
+def takes_what_an_unknown_index_gives(a, i):
+    x = a[i]
+    x += 1
+
+
+@says(parts=[(0, 1)])
+def takes_a_part_of_a_transposed_view(a):
+    x = a.T[0]
+    x += 1
+
+
+@says(parts=[(0, 2)])
+def gives_a_row(a):
+    begins_with_an_item(a[0])
+
+
+@says(parts=[(0, 1)])
+def gives_an_item(a):
+    adds_in_place(a[0], 1)
+
+
+@says(writes=[0])
+def gives_a_list_of_arguments(a, b):
+    adds_in_place(*(a, 1))
+    return b
+
+
+@says(writes=[0], loops=True)
+def goes_down(a, n):
+    while n:
+        a = a[0]
+    a[0] = 1
+
+
+@says(parts=[(0, 1)])
+def sorts_a_row(a):
+    a[0].sort()
 
 
 # -- not restartable ---------------------------------------------------------------------------------
@@ -711,6 +797,21 @@ def writes_to_a_global(a):
 @says("it writes to the global NAMES")
 def appends_to_a_global(a):
     NAMES.append(a)
+
+
+@says("it writes to the global settings.table")
+def writes_to_a_global_of_a_module(a):
+    settings.table[0] = a
+
+
+@says("it calls keeps_what_it_got, which writes to the default value of found")
+def calls_one_with_a_default(a):
+    keeps_what_it_got(a)
+
+
+@says("it writes to the default value of found", writes=[1])
+def keeps_what_it_got(a, found=[]):  # noqa: B006
+    found.append(a)
 
 
 @says("it sets the variable counter of an outer scope", writes=[0], loops=True)
@@ -838,7 +939,7 @@ def takes_apart(a, b):
     return first, others
 
 
-@says("it may write to the default value of a", writes=[0])
+@says("it writes to the default value of a", writes=[0])
 def writes_to_a_default(a=TABLE):
     a[0] = 1
 
@@ -866,3 +967,42 @@ def sets_from_inside(n):
 @says("it calls the missing global missing_function, which is not known to be pure")
 def calls_what_is_not_there(a):
     return missing_function(a)  # noqa: F821
+
+
+@says(writes=[0], loops=True)
+def goes_through_a_generator(a):
+    total = 0.0
+    for row in rows(a):
+        row[0] = 1
+        total += 1
+    return total
+
+
+@says("it yields", loops=True)
+def rows(a):
+    for i in range(3):
+        yield a[i]
+
+
+@says("it calls prints_and_yields, which calls print", loops=True)
+def goes_through_a_loud_generator(a):
+    return list(prints_and_yields(a))
+
+
+@says("it yields")
+def prints_and_yields(a):
+    print(a)
+    yield 1
+
+
+@says(writes=[0], nested=[], loops=False)
+def writes_in_a_generator(a):
+    for _ in marks(a[1:]):
+        break
+
+
+@says("it yields", writes=[0])
+def marks(a):
+    a[0] = 1
+    yield 1
+    a[1] = 1
