@@ -361,6 +361,9 @@ class Config:
         Level of the logger named farm. At debug it shows every event.
     publish_status
         Whether `farm top` can see what the program does.
+    prestart
+        Importing farm starts the default farm's pool, in the background, as `farm.start()` does. Only the variable
+        comes early enough for that; what else is set of the pool has to be a variable then, too.
     """
 
     # None: as many as CPUs and memory allow, which the pool finds out.
@@ -392,6 +395,7 @@ class Config:
     signing_key_file: Path | None = None
     log_level: LogLevel = LogLevel.WARNING
     publish_status: bool = True
+    prestart: bool = False
 
     def __post_init__(self) -> None:
         for name, parse in PARSERS.items():
@@ -469,7 +473,15 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "signing_key_file": _or_none(_path, "none"),
     "log_level": _choice(LogLevel),
     "publish_status": _switch,
+    "prestart": _switch,
 }
+
+
+def wants_prestart() -> bool:
+    """Whether the environment asks for a pool at import. What does not parse is told when the first farm is made."""
+    with contextlib.suppress(ConfigError):
+        return _switch("prestart", os.environ.get(PREFIX + "PRESTART", "").strip() or False)
+    return False
 
 
 def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
@@ -483,4 +495,4 @@ def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
     seed = os.environ.get("PYTHONHASHSEED", "")
     fixed = seed if seed.isascii() and seed.isdigit() else "0"
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return {**os.environ, **more, **single, "FARM_ENABLED": "0", "PYTHONHASHSEED": fixed}
+    return {**os.environ, **more, **single, "FARM_ENABLED": "0", "FARM_PRESTART": "0", "PYTHONHASHSEED": fixed}

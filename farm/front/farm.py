@@ -164,9 +164,9 @@ class Farm:
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once.
 
-        In a worker, which may import the module that says it, nothing is started.
+        In a worker, which may import the module that says it, nothing is started; nor by a farm that is switched off.
         """
-        if compiles_for_others():
+        if compiles_for_others() or not self.works:
             return
         with contextlib.suppress(NotShippable):  # closed meanwhile
             self.settler().supply.pool(self.config, settings()).start()
@@ -251,7 +251,9 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             try:
-                result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
+                result = self._result_of_any_farm(
+                    dispatcher, entry, dispatcher.declared.returns(arguments), self._at_once(dispatcher)
+                )
             except (LiteralsWanted, VerifyFailed):
                 raise
             except Exception:
@@ -270,6 +272,14 @@ class Farm:
             self._report_failure(dispatcher, entry, state.error)
         self.record.call_in_python(dispatcher)
         return None
+
+    def _at_once(self, dispatcher: FarmDispatcher) -> bool:
+        """Whether a call that waits compiles in its own thread while the pool is starting, as it would with numba.
+
+        In mode="strict" it waits for a worker all the same, and so does who asks for declared signatures.
+        """
+        asked = dispatcher.mode or self.config.mode
+        return asked is not CompileMode.STRICT and not dispatcher.declared
 
     @property
     def closed(self) -> bool:
@@ -294,7 +304,16 @@ class Farm:
         # Declared ones are queued at decoration, unless the farm was off then.
         returns = dispatcher.declared.returns(entry.key)
         strict = mode is CompileMode.STRICT
-        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=strict, by_call=not strict)
+        pending = self.requests.take(
+            dispatcher,
+            entry,
+            returns,
+            decide,
+            slot,
+            waited=strict,
+            by_call=not strict,
+            at_once=strict and self._at_once(dispatcher),
+        )
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is None and not verdicts:
@@ -318,15 +337,18 @@ class Farm:
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
+        jitted = caller_flags() is not None and not dispatcher.declared
         try:
-            return self._result_of_any_farm(dispatcher, entry, return_type)
+            return self._result_of_any_farm(dispatcher, entry, return_type, jitted)
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
 
-    def _result_of_any_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
+    def _result_of_any_farm(
+        self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any, at_once: bool
+    ) -> Any:
         """Wait for the result, also of a farm that is off, or closed, or is closed meanwhile. Raises numba's errors."""
         try:  # closed or not: what was asked for before is settled by its pending, and by nobody else
-            return self.requests.result(dispatcher, entry, return_type)
+            return self.requests.result(dispatcher, entry, return_type, at_once=at_once)
         except FarmClosed:
             if self.works:
                 raise

@@ -17,7 +17,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import InvalidStateError
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ from farm.errors import (
     WorkerDied,
     told,
 )
-from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
+from farm.front.answers import STARTING, AnswerFuture, compiles_here, give, loss, verify_failed, with_bytes
 from farm.front.installer import Installer
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
@@ -160,22 +159,33 @@ class Settler:
         config = self._config()
         order = Order(functor, self.supply.store_settings(config), verify=config.verify)
         pending.order, answer = order, pending.answer
-        self._send(pending, order, answer.set_result, waited=waited)
+        starts = pending.at_once and self._pool_starts(pending)
+        if starts and not self.supply.keeps(order.store):  # then nothing would come of the job
+            self.supply.pool(config, functor.settings).start()
+            give(answer, STARTING)
+        else:
+            self._send(pending, order, lambda said: give(answer, said), waited=waited and not starts)
 
     def _send(
-        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], None], *, waited: bool
+        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], bool], *, waited: bool
     ) -> None:
-        """Have the pool do it, and hand its answer on."""
+        """Have the pool do it, and hand its answer on; or if nobody takes that, as its caller was faster, note it."""
         ticket = pending.ticket = self._ticket(pending, order, waited=waited)
-        ticket.future.add_done_callback(lambda done: answered(done.result()))
+        taken = self.supply.take_published
+        ticket.future.add_done_callback(
+            lambda done: None if answered(done.result()) else taken(self._config(), done.result())
+        )
         if pending.waited:  # by somebody who came before there was this ticket, perhaps
             ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
         order = replace(order, dead=self.supply.take_dead())
-        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s, order.verify)
-        return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=pending.batch)
+        for_store = pending.at_once and not waited
+        key, label, payload = order.functor.key, pending.label, pickle.dumps(order)
+        job = wire.Job(key, label, payload, config.job_timeout_s, order.verify, for_store)
+        batch = pending.batch or for_store
+        return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=batch)
 
     def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
         """The artifact that a worker answered with is not to be found here: have it sent over the pipe, once.
@@ -190,9 +200,9 @@ class Settler:
             pending.answer = answer
         try:
             again = replace(order, inline=True)
-            self._send(pending, again, lambda brought: _give(answer, with_bytes(built, brought)), waited=pending.waited)
+            self._send(pending, again, lambda brought: give(answer, with_bytes(built, brought)), waited=pending.waited)
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
-            _give(answer, built)
+            give(answer, built)
             raise
         finally:
             pending.when_answered(self.installer.arrive)
@@ -207,8 +217,13 @@ class Settler:
         if pending.answer.done() and not compiles_here(pending.answer):
             self._settle_within(pending, 0)
 
-    def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
+    def wait(self, pending: Pending, timeout_s: float | None = None, *, at_once: bool = False) -> bool:
+        """Wait for the answer and settle, or until whoever came first has; False if the time passed before.
+
+        `at_once`: while the pool is starting, compile here instead.
+        """
+        if at_once and not pending.answer.done() and self._pool_starts(pending):
+            self._settle_within(pending, None, while_starting=True)
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not pending.settled:
             if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
@@ -225,6 +240,11 @@ class Settler:
             return pending.flight.done.done()
         return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
+    def _pool_starts(self, pending: Pending) -> bool:
+        """Whether a caller would wait for the start of the pool, and may compile here as well: not to verify."""
+        config, order = self._config(), pending.order
+        return order is not None and not config.verify and self.supply.starting(config, order.functor.settings)
+
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
 
@@ -233,11 +253,16 @@ class Settler:
         """
         self._settle_within(pending, None)
 
-    def _settle_within(self, pending: Pending, timeout_s: float | None) -> None:
-        """As `settle`, if the compiler lock can be had in that time."""
+    def _settle_within(self, pending: Pending, timeout_s: float | None, *, while_starting: bool = False) -> None:
+        """As `settle`, if the compiler lock can be had in that time.
+
+        `while_starting`: without an answer, if the pool still has not said that it is there.
+        """
         answer, claim = self._prepare(pending), object()
         try:
-            outcome = with_compiler_lock(lambda: self._settle_locked(pending, answer, claim), timeout_s)
+            outcome = with_compiler_lock(
+                lambda: self._settle_locked(pending, answer, claim, while_starting=while_starting), timeout_s
+            )
             if outcome is not None:
                 self._tell(pending, outcome)
                 self._on_settled(pending)
@@ -248,9 +273,17 @@ class Settler:
                 self._on_settled(pending)
             raise
 
-    def _settle_locked(self, pending: Pending, answer: AnswerFuture, claim: object) -> Outcome | None:
+    def _settle_locked(
+        self, pending: Pending, answer: AnswerFuture, claim: object, *, while_starting: bool
+    ) -> Outcome | None:
         """With numba's compiler lock held. None if it was settled before, or another answer took this place."""
-        if pending.settled or answer is not pending.answer or not answer.done():
+        if pending.settled or answer is not pending.answer:
+            return None
+        if while_starting:
+            if not self._pool_starts(pending) or not give(answer, STARTING):
+                return None  # the pool was faster
+            pending.ticket = None  # the job is the store's alone from now on
+        elif not answer.done():
             return None
         pending.claim = claim
         try:
@@ -306,7 +339,8 @@ class Settler:
             case wire.Built():
                 return self._load(pending, answer)
             case wire.Rejected(reason, detail):
-                self._record.counters.count(Count.REJECTED, pending.dispatcher.label)
+                if answer is not STARTING:  # nobody has refused it
+                    self._record.counters.count(Count.REJECTED, pending.dispatcher.label)
                 return self._compile_pending(pending, reason, detail)
             case wire.Cancelled(detail):
                 if self._closed:
@@ -447,11 +481,6 @@ class Settler:
         self.supply.close(grace_s)
         self.installer.end(grace_s)
         self.supply.usage.write()
-
-
-def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:
-    with contextlib.suppress(InvalidStateError):  # it has one
-        answer.set_result(what)
 
 
 def _unpacked(pending: Pending, stored: Stored) -> Unpacked:

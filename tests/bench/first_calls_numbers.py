@@ -159,9 +159,9 @@ def _orders(random: Random) -> tuple[Any, ...]:
 def discount(orders):
     total = 0.0
     for i in range(orders.size):
-        if orders[i].number > 4:
-            orders[i].price *= 0.9
-        total += orders[i].price
+        if orders[i]["number"] > 4:
+            orders[i]["price"] *= 0.9
+        total += orders[i]["price"]
     return total
 
 
