@@ -10,7 +10,7 @@ The decorators, then what speaks to the default farm, then farms of one's own an
 
 from typing import TYPE_CHECKING, Any
 
-from farm.config import CompileMode, Config, Fallback
+from farm.config import CompileMode, Config, Fallback, wants_prestart
 from farm.enable import Enabled, enable
 from farm.front.default import default_farm
 from farm.front.farm import Farm
@@ -139,7 +139,10 @@ def report(path: "str | PathLike[str]", *more_paths: "str | PathLike[str]", farm
 
 
 def start() -> None:
-    """Start the default farm's pool in the background, so that the first compile finds it warm."""
+    """Start the default farm's pool in the background, so that the first compile finds it warm.
+
+    With FARM_PRESTART=1 importing farm does it.
+    """
     default_farm().start()
 
 
@@ -166,3 +169,7 @@ def add_listener(listener: Listener) -> None:
 def remove_listener(listener: Listener) -> None:
     """Tell the listener no more."""
     default_farm().remove_listener(listener)
+
+
+if wants_prestart():
+    start()

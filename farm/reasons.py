@@ -46,6 +46,7 @@ class RefusalReason(Enum):
     LOAD_FAILED = "the artifact could not be loaded in the front"
     HAND_OVER_FAILED = "preparing the job raised an error"
     NO_POOL = "no worker processes are available"
+    POOL_STARTING = "the pool was still starting, and a caller waited"
 
 
 class DegradedReason(Enum):

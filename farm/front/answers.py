@@ -1,13 +1,25 @@
 """What the answers of the pool mean to those who wait for a compile: pure functions, from an answer to an outcome."""
 
-from concurrent.futures import Future
+import contextlib
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from farm.errors import JobLost, OutOfMemory, TimedOut, VerifyFailed, WorkerDied
 from farm.job import messages as wire
+from farm.reasons import RefusalReason
 
 AnswerFuture: TypeAlias = "Future[wire.FinalAnswer]"
+STARTING: Final = wire.Rejected(RefusalReason.POOL_STARTING, "")
+"""What a caller is answered who would wait for the pool's start."""
+
+
+def give(answer: AnswerFuture, what: wire.FinalAnswer) -> bool:
+    """Whether this is its answer now: the first one counts."""
+    with contextlib.suppress(InvalidStateError):
+        answer.set_result(what)
+        return True
+    return False
 
 
 def compiles_here(answer: AnswerFuture) -> bool:

@@ -165,9 +165,9 @@ class Farm:
     def start(self) -> None:
         """Start the pool in the background, so that the first compile finds it warm. Returns at once.
 
-        In a worker, which may import the module that says it, nothing is started.
+        In a worker, which may import the module that says it, nothing is started; nor by a farm that is switched off.
         """
-        if compiles_for_others():
+        if compiles_for_others() or not self.works:
             return
         with contextlib.suppress(NotShippable):  # closed meanwhile
             self.settler().supply.pool(self.config, settings()).start()
@@ -252,7 +252,9 @@ class Farm:
             self._start_for_call(dispatcher, entry, mode)
         if mode is CompileMode.STRICT:
             began = time.perf_counter()
-            result = self._result_of_any_farm(dispatcher, entry, dispatcher.declared.returns(arguments))
+            result = self._result_of_any_farm(
+                dispatcher, entry, dispatcher.declared.returns(arguments), self._at_once(dispatcher)
+            )
             self.record.waited(dispatcher, time.perf_counter() - began)
             strict: Callable[..., Any] = result.entry_point
             return strict
@@ -269,7 +271,7 @@ class Farm:
 
     def settle_now(self, pending: Pending) -> None:
         """Wait until a compile is settled, whatever becomes of it; settle it in this thread if nobody has."""
-        self.settler().wait(pending)
+        self.settler().wait(pending, at_once=self._at_once(pending.dispatcher))
         pending.flight.wait()  # no bound but the job's own: who settles it, or closes the farm, completes it
 
     def expected_compile_s(self, dispatcher: FarmDispatcher) -> float:
@@ -282,6 +284,14 @@ class Farm:
         if compiled:
             return spent.get("compile_s", 0.0) / compiled
         return self.settler().supply.usual_compile_s
+
+    def _at_once(self, dispatcher: FarmDispatcher) -> bool:
+        """Whether a call that waits compiles in its own thread while the pool is starting, as it would with numba.
+
+        In mode="strict" it waits for a worker all the same, and so does who asks for declared signatures.
+        """
+        asked = dispatcher.mode or self.config.mode
+        return asked is not CompileMode.STRICT and not dispatcher.declared
 
     @property
     def closed(self) -> bool:
@@ -306,7 +316,16 @@ class Farm:
         # Declared ones are queued at decoration, unless the farm was off then.
         returns = dispatcher.declared.returns(entry.key)
         strict = mode is CompileMode.STRICT
-        pending = self.requests.take(dispatcher, entry, returns, decide, slot, waited=strict, by_call=not strict)
+        pending = self.requests.take(
+            dispatcher,
+            entry,
+            returns,
+            decide,
+            slot,
+            waited=strict,
+            by_call=not strict,
+            at_once=strict and self._at_once(dispatcher),
+        )
         for verdict in verdicts:
             self.record.megamorphic(dispatcher, verdict.profile)
         if pending is None and not verdicts:
@@ -330,15 +349,18 @@ class Farm:
     def result_for_caller(self, dispatcher: FarmDispatcher, arguments: Types, return_type: Any | None) -> Any:
         """Wait for the CompileResult that a jitted caller links. Raises numba's error if there is none."""
         entry = dispatcher.table.get_or_create(arguments)
+        jitted = caller_flags() is not None and not dispatcher.declared
         try:
-            return self._result_of_any_farm(dispatcher, entry, return_type)
+            return self._result_of_any_farm(dispatcher, entry, return_type, jitted)
         except LiteralsWanted as wanted:
             raise force_literals(dispatcher, wanted.positions) from None
 
-    def _result_of_any_farm(self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any) -> Any:
+    def _result_of_any_farm(
+        self, dispatcher: FarmDispatcher, entry: Entry[Types, Any], return_type: Any, at_once: bool
+    ) -> Any:
         """Wait for the result, also of a farm that is off, or closed, or is closed meanwhile. Raises numba's errors."""
         try:  # closed or not: what was asked for before is settled by its pending, and by nobody else
-            return self.requests.result(dispatcher, entry, return_type)
+            return self.requests.result(dispatcher, entry, return_type, at_once=at_once)
         except FarmClosed:
             if self.works:
                 raise

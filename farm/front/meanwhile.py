@@ -100,7 +100,10 @@ class Meanwhile:
 
     def _until_switched(self, folded: tuple[Any, ...], values: tuple[Any, ...], size: int | None, plan: Any) -> Any:
         began = perf_counter()
-        shadows = None if plan is None or not plan.size_bytes else plan.copy()
+        try:
+            shadows = None if plan is None or not plan.size_bytes else plan.copy()
+        except MemoryError:
+            return self._once_compiled(folded)
         run = Run(self._pending, self._restart.codes)
         arguments = spread(self._dispatcher, values if shadows is None else shadows.arguments)
         keep = None if shadows is None else shadows.keep
@@ -175,5 +178,10 @@ def magnitude(values: tuple[Any, ...]) -> int:
 
 
 passes(
-    (Meanwhile.__call__, Meanwhile._to_its_end, Meanwhile._until_switched, Meanwhile._watched)  # and what C code is between
+    (
+        Meanwhile.__call__,
+        Meanwhile._to_its_end,
+        Meanwhile._until_switched,
+        Meanwhile._watched,
+    )  # and what C code is between
 )

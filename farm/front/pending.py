@@ -89,6 +89,8 @@ class Pending:
     batch: bool
     by_call: bool = False
     """Whether a call asked, which can run machine code at once if the store has it."""
+    at_once: bool = False
+    """Whether who asked compiles it himself while the pool is starting: then the pool makes it for the store alone."""
     answer: "Future[FinalAnswer]" = field(default_factory=SteadyFuture)
     """Another one takes its place if the artifact that it names is not there, and the pool is asked for the bytes."""
     key: "CompileKey | None" = None

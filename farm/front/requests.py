@@ -95,10 +95,12 @@ class Requests:
         batch: bool = False,
         found: "Stored | None" = None,
         by_call: bool = False,
+        at_once: bool = False,
     ) -> Pending | None:
         """Take the entry and hand it over; None if it is not ours to compile. `found` is what the store has for it.
 
         `by_call`: a call asks, and does not wait. What the store has is then installed, if nobody compiles.
+        `at_once`: a caller waits, and compiles it himself if the pool is not up yet: see `Settler.wait`.
 
         Whoever is interrupted in here, by Ctrl-C, gives it up: a job that a worker has may go on, and the next call
         asks again. What is done on the way out may be done twice, as nobody can know how far it was.
@@ -114,7 +116,7 @@ class Requests:
                     if slot is not None:
                         self._record.profiler.release(slot)
                     return None
-                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch, by_call)
+                pending = Pending(dispatcher, entry, flight, return_type, caller_flags(), slot, batch, by_call, at_once)
                 entry.asked = Asked(return_type, pending.caller_flags)
                 self._pending[flight] = pending
             if found is not None:
@@ -135,8 +137,17 @@ class Requests:
                 self._record.count_ended(pending)
                 self.forget(pending)
 
-    def result(self, dispatcher: "FarmDispatcher", entry: Entry[Types, Any], return_type: Any | None = None) -> Any:
+    def result(
+        self,
+        dispatcher: "FarmDispatcher",
+        entry: Entry[Types, Any],
+        return_type: Any | None = None,
+        *,
+        at_once: bool = False,
+    ) -> Any:
         """Wait until an entry is settled; its CompileResult, or its error raised. FarmClosed if nobody compiles it.
+
+        `at_once`: while the pool is starting it is compiled in this thread.
 
         No bound but the job's own: the pool answers every job, by its deadline or by its end, also when it closes.
         """
@@ -149,11 +160,11 @@ class Requests:
             if state.flight is None:  # not asked for yet, or overtaken by recompile(), or interrupted
                 if not self._works():
                     raise FarmClosed()
-                self.take(dispatcher, entry, return_type, waited=True)
+                self.take(dispatcher, entry, return_type, waited=True, at_once=at_once)
                 continue
             pending = self._with(state.flight)
             if pending is not None:
-                self._settler().wait(pending)
+                self._settler().wait(pending, at_once=at_once)
             state.flight.wait()  # no bound: who settles it, or closes the farm, completes it
 
     def future(self, entry: Entry[Types, Any]) -> "SteadyFuture[Status]":

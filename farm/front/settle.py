@@ -15,9 +15,7 @@ import contextlib
 import pickle
 import threading
 import time
-import warnings
 from collections.abc import Callable
-from concurrent.futures import InvalidStateError
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,8 +31,9 @@ from farm.errors import (
     WorkerDied,
     told,
 )
-from farm.front.answers import AnswerFuture, compiles_here, loss, verify_failed, with_bytes
+from farm.front.answers import STARTING, AnswerFuture, compiles_here, give, loss, verify_failed, with_bytes
 from farm.front.installer import Installer
+from farm.front.loading import linked, reissue, unpacked
 from farm.front.pending import LiteralsWanted, Origin, Overtaken, Pending, Source
 from farm.front.policy import FunctionProfile
 from farm.front.record import Record
@@ -47,10 +46,10 @@ from farm.observe.stats import Count
 from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
-from farm.port.compile import Parts, compile_signature
+from farm.port.compile import compile_signature
 from farm.port.dispatch import are_literal
 from farm.port.futures import SteadyFuture
-from farm.port.load import LoadRefused, Unpacked, link, made_for_cpu, unpack
+from farm.port.load import LoadRefused
 from farm.port.locks import holds_compiler_lock, with_compiler_lock
 from farm.port.target import own_cpu
 from farm.reasons import DegradedReason, RefusalReason
@@ -164,22 +163,33 @@ class Settler:
         config = self._config()
         order = Order(functor, self.supply.store_settings(config), verify=config.verify)
         pending.order, answer = order, pending.answer
-        self._send(pending, order, answer.set_result, waited=waited)
+        starts = pending.at_once and self._pool_starts(pending)
+        if starts and not self.supply.keeps(order.store):  # then nothing would come of the job
+            self.supply.pool(config, functor.settings).start()
+            give(answer, STARTING)
+        else:
+            self._send(pending, order, lambda said: give(answer, said), waited=waited and not starts)
 
     def _send(
-        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], None], *, waited: bool
+        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], bool], *, waited: bool
     ) -> None:
-        """Have the pool do it, and hand its answer on."""
+        """Have the pool do it, and hand its answer on; or if nobody takes that, as its caller was faster, note it."""
         ticket = pending.ticket = self._ticket(pending, order, waited=waited)
-        ticket.future.add_done_callback(lambda done: answered(done.result()))
+        taken = self.supply.take_published
+        ticket.future.add_done_callback(
+            lambda done: None if answered(done.result()) else taken(self._config(), done.result())
+        )
         if pending.waited:  # by somebody who came before there was this ticket, perhaps
             ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
         config = self._config()
         order = replace(order, dead=self.supply.take_dead())
-        job = wire.Job(order.functor.key, pending.label, pickle.dumps(order), config.job_timeout_s, order.verify)
-        return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=pending.batch)
+        for_store = pending.at_once and not waited
+        key, label, payload = order.functor.key, pending.label, pickle.dumps(order)
+        job = wire.Job(key, label, payload, config.job_timeout_s, order.verify, for_store)
+        batch = pending.batch or for_store
+        return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=batch)
 
     def _ask_for_bytes(self, pending: Pending, built: wire.Built) -> None:
         """The artifact that a worker answered with is not to be found here: have it sent over the pipe, once.
@@ -194,9 +204,9 @@ class Settler:
             pending.answer = answer
         try:
             again = replace(order, inline=True)
-            self._send(pending, again, lambda brought: _give(answer, with_bytes(built, brought)), waited=pending.waited)
+            self._send(pending, again, lambda brought: give(answer, with_bytes(built, brought)), waited=pending.waited)
         except BaseException:  # no pool any more; or Ctrl-C, and somebody else goes on
-            _give(answer, built)
+            give(answer, built)
             raise
         finally:
             pending.when_answered(self.installer.arrive)
@@ -211,8 +221,13 @@ class Settler:
         if pending.answer.done() and not compiles_here(pending.answer):
             self._settle_within(pending, 0)
 
-    def wait(self, pending: Pending, timeout_s: float | None = None) -> bool:
-        """Wait for the answer and settle, or until whoever came first has; False if the time passed before."""
+    def wait(self, pending: Pending, timeout_s: float | None = None, *, at_once: bool = False) -> bool:
+        """Wait for the answer and settle, or until whoever came first has; False if the time passed before.
+
+        `at_once`: while the pool is starting, compile here instead.
+        """
+        if at_once and not pending.answer.done() and self._pool_starts(pending):
+            self._settle_within(pending, None, while_starting=True)
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not pending.settled:
             if not pending.wait(None if end is None else max(0.0, end - time.monotonic())):
@@ -229,6 +244,11 @@ class Settler:
             return pending.flight.done.done()
         return pending.flight.wait(None if end is None else max(0.0, end - time.monotonic()))
 
+    def _pool_starts(self, pending: Pending) -> bool:
+        """Whether a caller would wait for the start of the pool, and may compile here as well: not to verify."""
+        config, order = self._config(), pending.order
+        return order is not None and not config.verify and self.supply.starting(config, order.functor.settings)
+
     def settle(self, pending: Pending) -> None:
         """Turn the answer into an installed result or an error, once. Called without any lock of the farm.
 
@@ -243,11 +263,16 @@ class Settler:
             stopper.make_way(pending, LOCAL_GRACE_S)
         self.settle(pending)
 
-    def _settle_within(self, pending: Pending, timeout_s: float | None) -> None:
-        """As `settle`, if the compiler lock can be had in that time."""
+    def _settle_within(self, pending: Pending, timeout_s: float | None, *, while_starting: bool = False) -> None:
+        """As `settle`, if the compiler lock can be had in that time.
+
+        `while_starting`: without an answer, if the pool still has not said that it is there.
+        """
         answer, claim = self._prepare(pending), object()
         try:
-            outcome = with_compiler_lock(lambda: self._settle_locked(pending, answer, claim), timeout_s)
+            outcome = with_compiler_lock(
+                lambda: self._settle_locked(pending, answer, claim, while_starting=while_starting), timeout_s
+            )
             if outcome is not None:
                 self._tell(pending, outcome)
                 self._on_settled(pending)
@@ -258,9 +283,17 @@ class Settler:
                 self._on_settled(pending)
             raise
 
-    def _settle_locked(self, pending: Pending, answer: AnswerFuture, claim: object) -> Outcome | None:
+    def _settle_locked(
+        self, pending: Pending, answer: AnswerFuture, claim: object, *, while_starting: bool
+    ) -> Outcome | None:
         """With numba's compiler lock held. None if it was settled before, or another answer took this place."""
-        if pending.settled or answer is not pending.answer or not answer.done():
+        if pending.settled or answer is not pending.answer:
+            return None
+        if while_starting:
+            if not self._pool_starts(pending) or not give(answer, STARTING):
+                return None  # the pool was faster
+            pending.ticket = None  # the job is the store's alone from now on
+        elif not answer.done():
             return None
         pending.claim = claim
         try:
@@ -316,7 +349,8 @@ class Settler:
             case wire.Built():
                 return self._load(pending, answer)
             case wire.Rejected(reason, detail):
-                self._record.counters.count(Count.REJECTED, pending.dispatcher.label)
+                if answer is not STARTING:  # nobody has refused it
+                    self._record.counters.count(Count.REJECTED, pending.dispatcher.label)
                 return self._compile_pending(pending, reason, detail)
             case wire.Cancelled(detail):
                 if self._closed:
@@ -324,7 +358,7 @@ class Settler:
                 self._record.degraded(DegradedReason.POOL_UNAVAILABLE, detail)
                 return self._compile_pending(pending, RefusalReason.NO_POOL, detail)
             case wire.Failed(kind, text, error, literals, issued):
-                _reissue(issued)
+                reissue(issued)
                 if literals is not None and not are_literal(pending.entry.key, literals):
                     raise LiteralsWanted(literals)
                 raise (failure.unpack(error) if error else None) or CompileFailed(pending.label, kind, text)
@@ -381,7 +415,7 @@ class Settler:
             self.supply.keep(built, stored)  # before others find it and go on: whoever waited may look for it
             pending.stored = stored
         self._tell_load(pending, stored)
-        pending.unpacked = _unpacked(pending, stored)
+        pending.unpacked = unpacked(pending, stored)
         pending.unpack_s = time.perf_counter() - started
 
     def _tell_load(self, pending: Pending, stored: Stored) -> None:
@@ -391,7 +425,7 @@ class Settler:
             self._record.load_started(pending, stored.key)
 
     def _load(self, pending: Pending, built: wire.Built) -> tuple[Any, Origin]:
-        _reissue(built.warnings)
+        reissue(built.warnings)
         for miss, times in built.misses:
             self._record.missed(miss, times)
         compiled = built.origin is wire.Origin.COMPILED
@@ -407,25 +441,11 @@ class Settler:
             return self._compile_pending(
                 pending, RefusalReason.LOAD_FAILED, "the artifact has vanished from the store, or is damaged"
             )
-        started = time.perf_counter()
         try:
-            unpacked = pending.unpacked or _unpacked(pending, stored)
-            result = link(unpacked, pending.dispatcher.py_func.__globals__, lambda: _whole(stored.bitcode()))
+            return linked(pending, stored, built)
         except LoadRefused as refusal:
             self._record.load_failed(pending, refusal.reason)
             return self._compile_pending(pending, RefusalReason.LOAD_FAILED, refusal.detail)
-        load_s = pending.look_up_s + pending.unpack_s + time.perf_counter() - started
-        ended = time.monotonic()
-        pending.here = ended - load_s, ended
-        seconds, own, made_for = stored.compile_s, own_cpu(), made_for_cpu(stored.meta)
-        return result, Origin(
-            source=Source.WORKER if compiled else Source.STORE,
-            compile_s=built.compile_s if seconds is None else seconds,
-            load_s=load_s,
-            artifact_bytes=stored.size_bytes,
-            cpu=str(made_for),
-            instead_of="" if made_for == own else str(own),
-        )
 
     def _fetch(self, built: wire.Built) -> Stored | Miss | None:
         if built.inline is not None:
@@ -465,24 +485,3 @@ def _stop_bodies(pending: Pending) -> None:
     if answer.exception() is None and isinstance(answer.result(), wire.Built):
         pending.there = True
         stopper.stop_all(pending)
-
-
-def _give(answer: AnswerFuture, what: wire.FinalAnswer) -> None:
-    with contextlib.suppress(InvalidStateError):  # it has one
-        answer.set_result(what)
-
-
-def _unpacked(pending: Pending, stored: Stored) -> Unpacked:
-    """Without the bitcode, which is read when something links the function."""
-    return unpack(Parts(dict(stored.meta), stored.code, b"", stored.environment), pending.entry.key)
-
-
-def _reissue(issued: tuple[wire.ReissuedWarning, ...]) -> None:
-    for one in issued:
-        warnings.warn_explicit(one.text, failure.category_of(one.category), one.filename, one.line)
-
-
-def _whole(bitcode: bytes | Miss) -> bytes:
-    if isinstance(bitcode, Miss):
-        raise LoadRefused(bitcode.reason, bitcode.detail)
-    return bitcode

@@ -1,5 +1,6 @@
 """Supply: what a farm starts or opens on first need, its pool of workers and its store on disk."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -18,7 +19,7 @@ from farm.front.record import Record
 from farm.front.usage import UsageReport
 from farm.job.functor import front_paths
 from farm.job.key import CompileKey
-from farm.job.messages import Built, FinalAnswer, Job, StoreTrimmed
+from farm.job.messages import Built, Cancelled, FinalAnswer, Job, Origin, StoreTrimmed
 from farm.pool.pool import Pool
 from farm.pool.size import workers_allowed
 from farm.pool.task import NAME as TASK
@@ -27,7 +28,7 @@ from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket, WorkerView
 from farm.port.load import LoadRefused, require_cpu
 from farm.port.target import Foundation, Plain, foundation, import_environment
 from farm.reasons import DegradedReason, MissReason, RefusalReason
-from farm.store.artifact import Artifact, Miss, Stored
+from farm.store.artifact import Artifact, Miss, Stored, decode
 from farm.store.disk import DiskStore, StoreSettings
 
 PRELOAD: Final = "farm.port.warm:warm"
@@ -50,6 +51,10 @@ class JobTaker(Protocol):
 
     def start(self) -> None:
         """Make ready for the first job."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a job would be begun now, or as soon as another one is done."""
 
     def close(self, grace_s: float) -> None:
         """Answer what is queued, and take no more."""
@@ -200,6 +205,10 @@ class Supply:
         store = self.store(config)
         return None if store is None else StoreSettings.of(config, store.root)
 
+    def keeps(self, store: StoreSettings | None) -> bool:
+        """Whether there is anything that what a worker makes can be kept in; `store` is what it opens."""
+        return self._given_store is not None or (store is not None and not store.readonly)
+
     def forget_store(self) -> None:
         """Open it anew on the next need, with the settings of that time."""
         self.usage.write()
@@ -245,6 +254,12 @@ class Supply:
                 pool = self._pools.setdefault(built_with, made)
             return pool
 
+    def starting(self, config: Config, numbas: Mapping[str, Plain]) -> bool:
+        """Whether whoever waits for this pool would wait for its start; not once the supply is closed."""
+        with contextlib.suppress(NotShippable):
+            return not self.pool(config, numbas).ready
+        return False
+
     def _note(self, event: PoolEvent) -> None:
         """In the pool's thread."""
         self._record.news()
@@ -285,6 +300,21 @@ class Supply:
         if isinstance(answer, StoreTrimmed):
             for reason, detail in answer.degraded:
                 self.note_degraded(reason, detail)
+
+    def take_published(self, config: Config, answer: FinalAnswer) -> None:
+        """In the pool's thread: a job was done for the store alone, as its caller has compiled it himself."""
+        if isinstance(answer, Cancelled) and not self._closed:
+            self.note_degraded(DegradedReason.POOL_UNAVAILABLE, answer.detail)
+        if not isinstance(answer, Built):
+            return
+        for reason, detail in answer.degraded:
+            self.note_degraded(reason, detail)
+        if answer.origin is Origin.COMPILED and answer.inline is None:
+            self.note_published(config, answer.artifact_bytes + sum(one.artifact_bytes for one in answer.nested))
+        if self._given_store is not None and answer.inline is not None:
+            stored = decode(answer.inline, answer.key)
+            if isinstance(stored, Stored):
+                self.keep(answer, stored)
 
     def note_degraded(self, reason: DegradedReason, detail: str) -> None:
         """In the pool's thread: the count at once; listeners, who may wait for what that thread brings, later."""

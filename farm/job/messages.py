@@ -55,6 +55,8 @@ class Job:
     deadline_s: float
     fresh: bool = False
     """Only a worker that has done no job will do."""
+    for_store: bool = False
+    """The store alone gets it: whoever asked has compiled it meanwhile."""
 
     @property
     def can_be_sent(self) -> bool:

@@ -17,6 +17,8 @@ class Submitted:
     batch: bool
     fresh: bool = False
     """Only a worker that has done no job will do."""
+    for_store: bool = False
+    """Nobody wants the answer, and what is made is to be there the next time."""
 
 
 @dataclass(frozen=True, slots=True)

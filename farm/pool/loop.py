@@ -136,6 +136,13 @@ class Loop:
         self._workers.clear()
         self.tickets.clear()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the foreman is up; without one, whether a worker is. For any thread: it may be a moment old."""
+        if self._start_method is StartMethod.FORK:
+            return self._foreman_was_up
+        return any(worker.starting is None for worker in list(self._workers.values()))
+
     def look(self) -> tuple[tuple[WorkerView, ...], tuple[str, ...]]:
         """The workers, and the labels of the jobs that none of them has. For any thread: it may be a moment old."""
         views, queued = [], dict(self.tickets)

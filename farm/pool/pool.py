@@ -97,6 +97,12 @@ class Pool:
         counts = loop.counts
         return f"<Pool [{counts.idle} idle, {counts.busy} busy | {counts.queued + len(loop.inbox)} queued]>"
 
+    @property
+    def ready(self) -> bool:
+        """Whether what forks its workers has said that it is there; without a foreman, whether a worker has."""
+        loop = self._loop
+        return loop is not None and not self._closed and loop.ready
+
     def look(self) -> tuple[tuple[WorkerView, ...], tuple[str, ...]]:
         """The workers as they are now, and the labels of the jobs that wait for one."""
         loop = self._loop
@@ -114,7 +120,8 @@ class Pool:
                 refusal = "the pool is closed"
             else:
                 try:
-                    self._running_loop().inbox.put(ticket, on.Submitted(ticket.job_id, waited, batch, job.fresh))
+                    submitted = on.Submitted(ticket.job_id, waited, batch, job.fresh, job.for_store)
+                    self._running_loop().inbox.put(ticket, submitted)
                 except (OSError, RuntimeError) as error:  # no descriptors, no threads
                     refusal = f"the pool could not be started: {error}"
         if refusal is not None:
@@ -129,7 +136,9 @@ class Pool:
                     self._running_loop().inbox.put(on.Wanted())
 
     def close(self, grace_s: float = 2.0) -> None:
-        """Stop intake, cancel queued jobs, give running ones `grace_s`, end all processes. Idempotent.
+        """Stop intake, cancel queued jobs, give running ones and those for the store `grace_s`, end all processes.
+
+        Idempotent.
 
         In a forked child it only closes descriptors.
         """

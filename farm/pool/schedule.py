@@ -10,6 +10,8 @@ orders on the way.
     queued   (assign) a fitting worker is idle       running    SendJob, attempt + 1
     queued   (assign) none, and room for one         queued     ForkWorker
     queued   (assign) none, no room, a misfit idle   queued     KillWorker(misfit), ForkWorker
+    queued   (assign) waited, no room, one for the   queued     KillWorker(its), ForkWorker; that one is
+             store alone running                                queued again
     queued   Called (batch)                          queued     promoted to on-demand
     running  Answered, but for the three below       finished   FinishJob
     running  Answered Busy                           queued     rests until the next Tick
@@ -25,6 +27,7 @@ orders on the way.
     running  the same, OUTSIDE_DEATHS_MAX times      finished   FinishJob(Died)
     any      ForemanLost, too many in a row          finished   FinishJob(Cancelled)
     queued   Drain                                   finished   FinishJob(Cancelled)
+    queued   Drain, for the store alone              queued     goes on until Close
     any      Close                                   finished   FinishJob(Cancelled), KillWorker
 
     worker   event                                   becomes
@@ -86,6 +89,7 @@ class _Job:
     waited: bool
     batch: bool
     fresh: bool
+    for_store: bool = False
     calls: int = 0
     attempt: int = 0
     deaths: int = 0
@@ -195,7 +199,7 @@ class Schedule:
                     job.resting = False
             case on.Drain():
                 self._open = False
-                self._cancel_queued("the pool is being closed")
+                self._cancel_queued("the pool is being closed", but_for_store=True)
             case on.Close():
                 self._close()
         self._assign()
@@ -219,13 +223,13 @@ class Schedule:
             self._out.append(on.FinishJob(event.job_id, Cancelled("the pool is closed")))
             return
         batch = event.batch and not event.waited
-        self._jobs[event.job_id] = _Job(event.job_id, event.waited, batch, event.fresh)
+        self._jobs[event.job_id] = _Job(event.job_id, event.waited, batch, event.fresh, event.for_store)
 
     def _wait(self, job_id: int) -> None:
         job = self._jobs.get(job_id)
         if job is None or job.waited:
             return
-        job.waited, job.batch = True, False
+        job.waited, job.batch, job.for_store = True, False, False
         worker = self._workers.get(job.worker) if job.worker is not None else None
         if worker and worker.nice and self._open:
             self._kill(worker)
@@ -313,9 +317,9 @@ class Schedule:
         if not self._open:
             self._finish(job, Cancelled("the pool is being closed"))
 
-    def _cancel_queued(self, detail: str) -> None:
+    def _cancel_queued(self, detail: str, *, but_for_store: bool = False) -> None:
         for job in list(self._jobs.values()):
-            if job.worker is None:
+            if job.worker is None and not (but_for_store and job.for_store):
                 self._finish(job, Cancelled(detail))
 
     def _finish(self, job: _Job, answer: FinalAnswer) -> None:
@@ -333,7 +337,7 @@ class Schedule:
 
     def _assign(self) -> None:
         queue = sorted((job for job in self._jobs.values() if job.worker is None), key=_Job.order)
-        if not queue or not self._open:
+        if not queue:  # once it is closed, what is for the store alone is all there is
             return
         if self._foreman is not _Foreman.UP:
             self._want_foreman()
@@ -353,6 +357,14 @@ class Schedule:
                 job.worker, worker.job = worker.id, job.id
                 self._out.append(on.SendJob(worker.id, job.id, job.attempt))
 
+    def _for_store_alone(self) -> _Worker | None:
+        """A worker whose job nobody wants now; the job is queued again."""
+        for job in self._jobs.values():
+            if job.for_store and job.worker is not None:
+                worker, job.worker = self._workers[job.worker], None
+                return worker
+        return None
+
     def _worker_for(self, job: _Job, free: list[_Worker]) -> _Worker | None:
         """Take a worker for the job out of `free`, or begin one; None if the job must stay queued."""
         fitting = [worker for worker in free if worker.fits(job)]
@@ -363,9 +375,10 @@ class Schedule:
             return worker
         if len(self._workers) >= self._workers_max:
             misfit = next((worker for worker in free if worker.started), None)
-            if misfit is None:
+            if misfit is not None:
+                free.remove(misfit)
+            elif (misfit := self._for_store_alone() if job.waited else None) is None:
                 return None
-            free.remove(misfit)
             self._kill(misfit)
         self._worker_ids += 1
         worker = _Worker(self._worker_ids, 0 if job.waited else self._nice)

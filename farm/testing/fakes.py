@@ -153,6 +153,11 @@ class InlinePool:
     def start(self) -> None:
         """Nothing: there is no process to start."""
 
+    @property
+    def ready(self) -> bool:
+        """Always: there is no process to start."""
+        return True
+
     def close(self, grace_s: float = 0.0) -> None:
         """Take no more jobs; what is held is cancelled."""
         with self._lock:

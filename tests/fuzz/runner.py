@@ -267,6 +267,7 @@ class Line:
     directory: Path
     usual: str
     """The foundation of the warm template."""
+    ready = True
 
     def __init__(self, *, preload_with: str, **_: object) -> None:
         self._foundation = preload_with

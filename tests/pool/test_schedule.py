@@ -24,9 +24,15 @@ def up(workers_max: int = 1, jobs_max: int = 500) -> Schedule:
 
 
 def submit(
-    schedule: Schedule, job: int, *, waited: bool = False, batch: bool = False, fresh: bool = False
+    schedule: Schedule,
+    job: int,
+    *,
+    waited: bool = False,
+    batch: bool = False,
+    fresh: bool = False,
+    for_store: bool = False,
 ) -> list[Instruction]:
-    return schedule.handle(on.Submitted(job, waited, batch, fresh))
+    return schedule.handle(on.Submitted(job, waited, batch or for_store, fresh, for_store))
 
 
 def started(schedule: Schedule, worker: int) -> list[Instruction]:
@@ -244,6 +250,39 @@ def test_drain_cancels_the_queued_and_close_the_rest() -> None:
     assert [type(i) for i in schedule.handle(on.Close())] == [KillWorker, FinishJob]
     assert answer(schedule, 1, 1, 1) == []
     assert [type(i) for i in submit(schedule, 3)] == [FinishJob]
+
+
+def test_drain_leaves_what_is_for_the_store_alone_until_close() -> None:
+    schedule = running()
+    submit(schedule, 2)
+    submit(schedule, 3, for_store=True)
+    assert [i.job_id for i in schedule.handle(on.Drain()) if isinstance(i, FinishJob)] == [2]
+    assert answer(schedule, 1, 1, 1) == [FinishJob(1, BUILT), SendJob(1, 3, 1)]
+    assert [type(i) for i in schedule.handle(on.Close())] == [KillWorker, FinishJob]
+
+
+def test_a_waited_job_takes_the_place_of_one_for_the_store_alone_which_runs_later() -> None:
+    schedule = up()
+    submit(schedule, 1, for_store=True)
+    assert started(schedule, 1) == [SendJob(1, 1, 1)]
+    assert submit(schedule, 2) == []
+    assert submit(schedule, 3, waited=True) == [KillWorker(1), ForkWorker(2, 0)]
+    assert started(schedule, 2) == [SendJob(2, 3, 1)]
+    assert answer(schedule, 2, 3, 1) == [FinishJob(3, BUILT), SendJob(2, 2, 1)]
+    assert answer(schedule, 2, 2, 1) == [FinishJob(2, BUILT), SendJob(2, 1, 2)]
+
+
+def test_a_job_for_the_store_that_somebody_waits_for_after_all_is_one_like_others() -> None:
+    schedule = up()
+    submit(schedule, 1, for_store=True)
+    started(schedule, 1)
+    assert schedule.handle(on.Waited(1)) == [KillWorker(1), ForkWorker(2, 0)]
+    assert started(schedule, 2) == [SendJob(2, 1, 2)]
+    assert submit(schedule, 2, waited=True) == [], "its worker is not taken away"
+    submit(schedule, 3, for_store=True)
+    schedule.handle(on.Waited(3))
+    cancelled = [i.job_id for i in schedule.handle(on.Drain()) if isinstance(i, FinishJob)]
+    assert cancelled == [2, 3]
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def test_a_body_under_a_debugger_or_profiler_is_stopped_and_they_go_on(stopper: 
         caller = Caller(loops_for_ever)
         caller.run = run  # type: ignore[method-assign]
         caller.start()
-        until(lambda: bool(Stopper._of(caller)))
+        until(lambda caller=caller: bool(Stopper._of(caller)))  # type: ignore[misc]
         stopper.stop_all(caller)
         caller.join(BOUND_S)
         assert caller.outcome == (False, None) and caller.clean
