@@ -33,7 +33,7 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
         case CompileState.COMPILED:
             return [f"{name} runs machine code.", _origin(status.origin)]
         case CompileState.COMPILING:
-            until = "" if function.mode_now is CompileMode.STRICT else "Until then its calls run the fallback."
+            until = "" if function.mode_now is CompileMode.STRICT else _until_then(function)
             return [f"{name} is being compiled: {_queue(function, entry)}.", until]
         case CompileState.FAILED if isinstance(status.error, LiteralsWanted):
             return [f"{name} is {status.error}: numba asks for literals there."]
@@ -45,6 +45,21 @@ def _state(function: FarmDispatcher, entry: Entry[Any, Any] | None, name: str) -
             )
             return [f"{name} {how}: {told(status.error)}"]
     return [f"{name} is not compiled.", _not_asked(function, status.requests)]
+
+
+def _until_then(function: FarmDispatcher) -> str:
+    restart = function.restart if function.fallback_kind is Fallback.AUTO else None
+    if restart is None or not restart.loops:
+        return "Until then its calls run the fallback."
+    if restart.reason is None:
+        return (
+            "Until then its calls run the fallback, and one that still runs when the code comes is done again by it: "
+            "the function is restartable."
+        )
+    return (
+        "Until then its calls wait, unless such a call is known to be over sooner in Python: the function is not "
+        f"restartable, because {restart.reason}."
+    )
 
 
 def _origin(origin: Origin | None) -> str:
