@@ -46,6 +46,7 @@ LIMIT = 3
 NAMES = ["a", "b"]
 RNG = np.random.default_rng(1)
 Point = namedtuple("Point", "x y")
+Odd = namedtuple("Odd", "real size")
 counter = 0
 settings = types.ModuleType("settings")
 settings.table = TABLE  # type: ignore[attr-defined]
@@ -697,6 +698,25 @@ def takes_a_part_with_a_new_dimension(a):
 def takes_what_an_unknown_index_gives(a, i):
     x = a[i]
     x += 1
+
+
+@says(writes=[0])
+def takes_two_steps_in_another_shape(a):
+    x = a.reshape(-1, 1, 1)[0][0]
+    x += 1
+
+
+@says(writes=[0])
+def takes_a_part_of_what_an_attribute_gives(a):
+    x = a.flat[0]
+    x += 1
+
+
+@says(writes=[0])
+def sets_through_a_field_with_the_name_of_an_attribute(a, b):
+    p = Odd(a, 1)
+    p.real[0] = 1
+    return b
 
 
 @says(parts=[(0, 1)])
