@@ -64,11 +64,11 @@ class Held:
             if isinstance(one, Root):
                 part = one if is_whole else one.part
                 found.add(self.on_condition(one, one.position) if is_field else part)
+                inside: Iterable[Object] = self.inside.get(Root(one.position), NOTHING)
             else:
                 found.add(one)
-            waiting.extend(
-                (thing, is_field, False) for thing in self.within(one) if thing != getattr(one, "part", None)
-            )
+                inside = self.within(one)
+            waiting.extend((thing, is_field, False) for thing in inside)
         return found
 
     def within(self, one: Object, more: int = ANY) -> Iterable[Object]:
