@@ -701,6 +701,12 @@ def takes_what_an_unknown_index_gives(a, i):
 
 
 @says(writes=[0])
+def takes_an_item_as_an_array_without_dimensions(a):
+    x = a[..., 0]
+    x += 1
+
+
+@says(writes=[0])
 def takes_two_steps_in_another_shape(a):
     x = a.reshape(-1, 1, 1)[0][0]
     x += 1
