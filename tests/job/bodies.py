@@ -185,6 +185,28 @@ def fills_a_copy(a):
 
 
 @says()
+def changes_an_array_of_items(a, b):
+    c = np.array([a[0], b[0]])
+    c[0] += 1
+    d = np.array(a, dtype=np.float32)
+    d[0] += 1
+    np.clip(a, 0, 1)[0] = 1
+    np.nan_to_num(a)[0] = 1
+    return c, d
+
+
+@says(writes=[0])
+def changes_an_array_that_is_perhaps_no_copy(a):
+    b = np.array(a, copy=False)
+    b[0] += 1
+
+
+@says(writes=[3])
+def writes_what_is_clipped(a, low, high, b):
+    np.clip(a, low, high, b)
+
+
+@says()
 def changes_what_a_ufunc_made(a, b):
     c = np.add(a, b)
     c[0] += 1
