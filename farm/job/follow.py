@@ -327,7 +327,9 @@ class Body(Held):
     ) -> set[Object]:
         if _is_hashable(known.value) and known.value in pure.OPERATORS:
             return self._call_operator(number, known, arguments, values)
-        effect = pure.effect_of(known.value)
+        keywords = frozenset(keyword for keyword, _ in arguments.keywords)
+        count = len(arguments.positional) if not arguments.stars else pure.MANY
+        effect = pure.effect_of_call(known.value, count, keywords)
         if effect is not None:
             many = len(arguments.positional) == 1 or bool(arguments.stars)
             self.loops = self.loops or (many and known.value in pure.ITERATING)

@@ -45,9 +45,10 @@ class Held:
 
     def read(self, objects: Iterable[Object]) -> set[Object]:
         """The objects, with attributes replaced by all that the object which has them can hold, however deep."""
-        found: set[Object] = set()
+        found: set[Object] = {one for one in objects if not isinstance(one, Attribute)}
         seen = set[tuple[Object, bool, bool]]()
-        waiting = [(one, False, True) for one in objects]
+        waiting: list[tuple[Object, bool, bool]] = []
+        waiting += [(one, False, True) for one in objects if isinstance(one, Attribute)]
         while waiting:
             one, is_field, is_whole = item = waiting.pop()
             if item in seen:
@@ -59,14 +60,15 @@ class Held:
                 is_whole = is_whole and one.name in pure.SHAPE_KEPT
                 found |= {PLAIN} if is_field else NOTHING
                 waiting.extend((thing, is_field, is_whole) for thing in self.objects(one.variable))
-            elif is_field and isinstance(one, Root):
-                found.add(self.on_condition(one, one.position))
-            elif isinstance(one, Root):
-                found.add(one if is_whole else one.part)
+                continue
+            if isinstance(one, Root):
+                part = one if is_whole else one.part
+                found.add(self.on_condition(one, one.position) if is_field else part)
+                inside: Iterable[Object] = self.inside.get(Root(one.position), NOTHING)
             else:
                 found.add(one)
-            if not (is_whole or isinstance(one, Attribute)):
-                waiting.extend((thing, is_field, False) for thing in self.within(one))
+                inside = self.within(one)
+            waiting.extend((thing, is_field, False) for thing in inside)
         return found
 
     def within(self, one: Object, more: int = ANY) -> Iterable[Object]:

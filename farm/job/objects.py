@@ -89,7 +89,7 @@ Object = Root | Outside | Made | Known | Attribute | Inner
 PLAIN: Final = Made(-1)
 """Numbers, and arrays that a body makes: no other object is inside them, and writing to them is free."""
 SLICE: Final = Made(-2)
-"""What keeps a dimension as an index."""
+"""What keeps a dimension as an index. (Not `...`: with it an item is an array without dimensions, and a view.)"""
 OTHER: Final = Made(-3)
 """Texts, None, and what else holds nothing and is no number."""
 NOTHING: Final[frozenset[Any]] = frozenset()

@@ -50,6 +50,7 @@ ITERATING: Final = frozenset(
 ) | {functools.reduce, heapq.heapify, heapq.nlargest, heapq.nsmallest}
 """Given one thing to go through, these take a time that grows with it, far from machine speed."""
 
+MANY: Final = 1 << 30
 CALLING: Final = frozenset({map, filter, functools.reduce})
 """Their first argument is called."""
 
@@ -78,9 +79,9 @@ SAME_NUMPY: Final = _names(
 )
 WRITING_NUMPY: Final = _names("copyto fill_diagonal place put put_along_axis putmask nan_to_num")
 OUT_PLACES: Final = {
-    **dict.fromkeys(_names("dot round around round_ clip concatenate take"), 2),
+    **dict.fromkeys(_names("dot round around round_ concatenate"), 2),
     **dict.fromkeys(_names("all any amax amin max min argmax argmin outer ptp median choose"), 2),
-    **dict.fromkeys(_names("sum prod mean std var cumsum cumprod nansum nanprod percentile quantile"), 3),
+    **dict.fromkeys(_names("clip take sum prod mean std var cumsum cumprod nansum nanprod percentile quantile"), 3),
     **dict.fromkeys(_names("nancumsum nancumprod nanmean nanstd nanvar nanpercentile nanquantile nanmedian"), 2),
 }
 """From which number of arguments on one of them may be `out`."""
@@ -150,8 +151,16 @@ _KNOWN: Final = {id(value): (value, effect) for value, effect in _listed()}
 _OUT_PLACES: Final = {id(vars(numpy)[name]): place for name, place in OUT_PLACES.items() if name in vars(numpy)}
 
 
+def effect_of_call(value: Any, count: int, keywords: frozenset[str]) -> Effect | None:
+    """What a call with so many positional arguments and these keywords does: some copy if they are not told not to."""
+    copies = value is numpy.array or value is numpy.nan_to_num
+    if copies and count <= (2 if value is numpy.array else 1) and keywords <= {"dtype"}:
+        return Effect.FRESH
+    return effect_of(value)
+
+
 def effect_of(value: Any) -> Effect | None:
-    """What a call of this object does; None if it is not known to be pure."""
+    """What a call of this object can do; None if it is not known to be pure."""
     found = _KNOWN.get(id(value))
     if found is not None:
         return found[1]
@@ -188,7 +197,7 @@ def first_out(value: Any) -> int:
     """The number of the first positional argument that may be an array to write the result to."""
     if isinstance(value, numpy.ufunc):
         return value.nin
-    return _OUT_PLACES.get(id(value), 1 << 30)
+    return _OUT_PLACES.get(id(value), MANY)
 
 
 def effect_of_method(name: str) -> Effect | None:

@@ -204,7 +204,7 @@ class _Program:
     def object_of(self, value: object, label: str) -> Object:
         """Numbers and the like are all one; functions, classes, modules and tuples are known; the rest can change."""
         if isinstance(value, PLAIN_VALUES):
-            if isinstance(value, (slice, type(Ellipsis))):
+            if isinstance(value, slice):
                 return SLICE
             return PLAIN if isinstance(value, INTEGERS) else OTHER
         followed = (types.ModuleType, type, tuple, staticmethod, classmethod)

@@ -10,9 +10,12 @@ import aliases
 import numba
 import numpy as np
 import pytest
-from bodies import CASES, Case, begins_with_an_item, changes_a_copy, hooked, sums
+import refused_bodies  # noqa: F401  # its cases
+from bodies import CASES, Case, hooked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from quiet_bodies import changes_a_copy, sums
+from writing_bodies import begins_with_an_item
 
 import farm
 from farm.job.restart import DIMENSIONS_MAX, Restart, restart_of

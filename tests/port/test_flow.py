@@ -24,7 +24,8 @@ def named(function: Any, kind: Kind) -> list[Statement]:
 
 
 def test_a_straight_function_is_read_in_order() -> None:
-    found = [kind for kind in kinds(straight) if kind not in {Kind.CONSTANT, Kind.ALIAS}]
+    # From 3.13 on a call with keywords makes a tuple of their names first.
+    found = [kind for kind in kinds(straight) if kind not in {Kind.CONSTANT, Kind.ALIAS, Kind.BUILD}]
     parameters, rest = found[:2], found[2:]
     assert parameters == [Kind.PARAMETER] * 2
     assert rest == [Kind.ELEMENT, Kind.BINARY, Kind.SET_ITEM, Kind.GLOBAL, Kind.CALL, Kind.RETURN]
