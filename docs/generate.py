@@ -52,7 +52,7 @@ def default_of(one: "Field[Any]") -> str:
     if isinstance(value, tuple):
         return "none" if not value else ", ".join(map(str, value))
     if isinstance(value, int) and one.name.endswith("_bytes"):
-        value = f"{value >> 30}GiB"
+        value = f"{value >> 30}GiB" if not value & ((1 << 30) - 1) else f"{value >> 20}MiB"
     return f"`{value}`"
 
 

@@ -17,7 +17,7 @@ from farm.errors import ConfigError, UnknownSettingWarning
 
 def test_every_setting_has_a_parser_and_no_other_has() -> None:
     assert [f.name for f in fields(Config)] == list(PARSERS)
-    assert len(PARSERS) == 26
+    assert len(PARSERS) == 27
 
 
 def test_the_defaults_are_the_protocols_numbers() -> None:

@@ -38,7 +38,7 @@ MEMORY_SHARE: Final = 0.1
 class Meanwhile:
     """Answers the calls of one signature until its machine code is there. Called with a call's folded arguments."""
 
-    __slots__ = ("_arguments", "_body", "_dispatcher", "_pending", "_plain", "_refused", "_restart", "_watches")
+    __slots__ = ("_arguments", "_body", "_dispatcher", "_pending", "_plain", "_refused", "_restart", "_watches", "_writes")
 
     def __init__(self, dispatcher: FarmDispatcher, pending: Pending, folded: tuple[Any, ...]) -> None:
         self._dispatcher = dispatcher
@@ -49,8 +49,11 @@ class Meanwhile:
         self._watches = dispatcher.farm().record.watches
         self._body = self._watched if self._watches else dispatcher.py_func
         self._refused: str | None = self._restart.reason
-        if self._refused is None:  # which kinds of values there are the types say: one look is enough for all calls
-            plan = plan_shadows(self._values(folded), frozenset())
+        self._writes: frozenset[int] = frozenset()
+        if self._refused is None:  # what these depend on the types say: one look is enough for all calls
+            values = self._values(folded)
+            self._writes = self._restart.writes_to(values)
+            plan = plan_shadows(values, self._writes)
             self._refused = plan if isinstance(plan, str) else None
 
     def __call__(self, *folded: Any) -> Any:
@@ -60,7 +63,7 @@ class Meanwhile:
                 return self._returned(self._body(*spread(self._dispatcher, values)))
         if not self._restart.loops:
             return self._to_its_end(values, None)
-        if self._refused is None and not self._restart.writes:
+        if self._refused is None and not self._writes:
             return self._until_switched(folded, values, None, None)
         size = magnitude(values)
         known_s = self._dispatcher.seconds_in_python.get(size)
@@ -76,7 +79,7 @@ class Meanwhile:
         """What to copy, or None if the call is not to be restarted this time."""
         if self._refused is not None:
             return None
-        plan = plan_shadows(values, self._restart.writes)
+        plan = plan_shadows(values, self._writes)
         if isinstance(plan, str) or plan.size_bytes > self._memory_bytes(plan.size_bytes):
             return None
         return plan if known_s is None or copy_estimate_s(plan.size_bytes) <= known_s else None
