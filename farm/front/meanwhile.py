@@ -38,39 +38,45 @@ MEMORY_SHARE: Final = 0.1
 class Meanwhile:
     """Answers the calls of one signature until its machine code is there. Called with a call's folded arguments."""
 
-    __slots__ = ("_arguments", "_body", "_dispatcher", "_pending", "_plain", "_refused", "_restart", "_watches", "_writes")
+    __slots__ = (
+        *("_arguments", "_body", "_copies_nothing", "_dispatcher", "_pending", "_plain", "_refused", "_restart"),
+        *("_watches", "_writes"),
+    )
 
     def __init__(self, dispatcher: FarmDispatcher, pending: Pending, folded: tuple[Any, ...]) -> None:
         self._dispatcher = dispatcher
         self._pending = pending
         self._arguments: Types = pending.entry.key
         self._plain = not dispatcher.folds and not dispatcher.declared
+        """Whether the body takes the folded arguments as they are, and what it gives is the result."""
         self._restart = dispatcher.restart
         self._watches = dispatcher.farm().record.watches
         self._body = self._watched if self._watches else dispatcher.py_func
         self._refused: str | None = self._restart.reason
+        """Why no call of this signature can be restarted."""
         self._writes: frozenset[int] = frozenset()
         if self._refused is None:  # what these depend on the types say: one look is enough for all calls
             values = self._values(folded)
             self._writes = self._restart.writes_to(values)
             plan = plan_shadows(values, self._writes)
             self._refused = plan if isinstance(plan, str) else None
+        self._copies_nothing = self._restart.loops and self._refused is None and not self._writes
 
     def __call__(self, *folded: Any) -> Any:
         pending, values = self._pending, folded if self._plain else self._values(folded)
         for run in runs_here():
             if run.owner is pending and run.open:  # it has called itself: the first call is stopped for all of them
-                return self._returned(self._body(*spread(self._dispatcher, values)))
+                return self._returned(self._body(*self._spread(values)))
+        if self._copies_nothing:
+            return self._until_switched(folded, values)
         if not self._restart.loops:
             return self._to_its_end(values, None)
-        if self._refused is None and not self._writes:
-            return self._until_switched(folded, values, None, None)
         size = magnitude(values)
         known_s = self._dispatcher.seconds_in_python.get(size)
         if known_s is None or known_s > NO_COPY_S:
             plan = self._plan(values, known_s)
             if plan is not None:
-                return self._until_switched(folded, values, size, plan)
+                return self._on_shadows(folded, plan, size)
             if known_s is None or self._waiting_is_better(known_s):
                 return self._once_compiled(folded)
         return self._to_its_end(values, size)
@@ -92,54 +98,75 @@ class Meanwhile:
 
         return min(limit, int(psutil.virtual_memory().available * MEMORY_SHARE))
 
-    # -- three ways ---------------------------------------------------------------------------------------
+    # -- what a call does ---------------------------------------------------------------------------------
 
     def _to_its_end(self, values: tuple[Any, ...], size: int | None) -> Any:
         began = perf_counter()
         try:
-            return self._returned(self._body(*spread(self._dispatcher, values)))
+            result = self._body(*self._spread(values))
+            return result if self._plain else self._returned(result)
         finally:
-            self._ended(began, size)
+            self._ended(perf_counter() - began, size)
 
-    def _until_switched(self, folded: tuple[Any, ...], values: tuple[Any, ...], size: int | None, plan: Any) -> Any:
+    def _until_switched(self, folded: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         began = perf_counter()
         try:
-            shadows = None if plan is None or not plan.size_bytes else plan.copy()
+            done, result = run_stoppable(
+                Run(self._pending, self._restart.codes), self._body, values if self._plain else self._spread(values)
+            )
+        except Exception:
+            self._ended(perf_counter() - began, None)
+            raise
+        if not done:
+            return self._switched(folded, perf_counter() - began)
+        self._dispatcher.in_python.add(perf_counter() - began)
+        return result if self._plain else self._returned(result)
+
+    def _on_shadows(self, folded: tuple[Any, ...], plan: Plan, size: int) -> Any:
+        began = perf_counter()
+        try:
+            shadows = plan.copy()
         except MemoryError:
             return self._once_compiled(folded)
-        run = Run(self._pending, self._restart.codes)
-        arguments = spread(self._dispatcher, values if shadows is None else shadows.arguments)
-        keep = None if shadows is None else shadows.keep
-        done, result = run_stoppable(run, self._body, arguments, self._is_there, keep)
+        try:
+            done, result = run_stoppable(
+                Run(self._pending, self._restart.codes), self._body, self._spread(shadows.arguments), shadows.keep
+            )
+        except Exception:
+            self._ended(perf_counter() - began, size)
+            raise
         if not done:
-            del shadows, arguments, keep  # before the compiled call, which may want the memory
-            self._dispatcher.farm().record.switched(self._dispatcher, perf_counter() - began)
-            return self._once_compiled(folded, switched=True)
-        self._ended(began, size)
-        return self._returned(result if shadows is None else shadows.returned(result))
+            del shadows  # before the compiled call, which may want the memory
+            return self._switched(folded, perf_counter() - began)
+        self._ended(perf_counter() - began, size)
+        return self._returned(shadows.returned(result))
 
-    def _once_compiled(self, folded: tuple[Any, ...], *, switched: bool = False) -> Any:
+    def _switched(self, folded: tuple[Any, ...], seconds: float) -> Any:
+        dispatcher = self._dispatcher
+        dispatcher.farm().record.switched(dispatcher, seconds)
+        dispatcher.farm().settle_now(self._pending)
+        return dispatcher.answer(folded)(*folded)
+
+    def _once_compiled(self, folded: tuple[Any, ...]) -> Any:
         """Wait for the compile and call again: its machine code, or what runs if there is none."""
         dispatcher, began = self._dispatcher, perf_counter()
         dispatcher.farm().settle_now(self._pending)
-        if not switched:
-            dispatcher.farm().record.waited(dispatcher, perf_counter() - began, for_fallback=True)
+        dispatcher.farm().record.waited(dispatcher, perf_counter() - began, for_fallback=True)
         return dispatcher.answer(folded)(*folded)
 
     # -- between them -------------------------------------------------------------------------------------
-
-    def _is_there(self) -> bool:
-        return self._pending.there
 
     def _waiting_is_better(self, known_s: float) -> bool:
         expected_s = self._dispatcher.farm().expected_compile_s(self._dispatcher)
         return waiting_is_better(known_s, expected_s, monotonic() - self._pending.began)
 
-    def _ended(self, began: float, size: int | None) -> None:
-        seconds = perf_counter() - began
+    def _ended(self, seconds: float, size: int | None) -> None:
         if size is not None:
             self._dispatcher.seconds_in_python[size] = seconds
         self._dispatcher.in_python.add(seconds)
+
+    def _spread(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return values if self._plain else spread(self._dispatcher, values)
 
     def _values(self, folded: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments by parameter, as the body takes them."""

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from itertools import compress, starmap
 from threading import get_ident
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 AGAIN_S: Final = 0.002
 """How often a thread is looked at that could not be stopped at once."""
@@ -46,20 +46,27 @@ class Switched(BaseException):
     """Stops a Python body whose machine code has come. No program sees it: who runs the body catches it."""
 
 
+class Owner(Protocol):
+    """A compile whose code bodies are stopped for."""
+
+    there: bool
+    """Whether the code has come."""
+
+
 class Run:
     """One body that runs in this thread, and may be stopped.
 
     Parameters
     ----------
     owner
-        What brings the code: the same object is given to `stop_all`.
+        What brings the code, and says whether it has come: the same object is given to `stop_all`.
     codes
         Code of the body and of all that it may call in Python.
     """
 
     __slots__ = ("codes", "open", "owner", "sent", "thread")
 
-    def __init__(self, owner: object, codes: frozenset[CodeType]) -> None:
+    def __init__(self, owner: Owner, codes: frozenset[CodeType]) -> None:
         self.owner = owner
         self.codes = codes
         self.thread = get_ident()
@@ -80,11 +87,7 @@ def runs_here() -> list[Run]:
 
 
 def run_stoppable(
-    run: Run,
-    body: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    there: Callable[[], bool],
-    over: Callable[[], None] | None = None,
+    run: Run, body: Callable[..., Any], arguments: tuple[Any, ...], over: Callable[[], None] | None = None
 ) -> tuple[bool, Any]:
     """Run the body: (True, what it gives), or (False, None) if it was stopped, or its code came before it began.
 
@@ -92,8 +95,6 @@ def run_stoppable(
 
     Parameters
     ----------
-    there
-        Whether the code has come. Asked once the run is known to `stop_all`, so that neither misses the other.
     over
         Called when the body has ended by itself, by an exception too.
     """
@@ -104,7 +105,7 @@ def run_stoppable(
         while runs and not runs[-1].open:  # a Ctrl-C came between its end and its removal
             runs.pop()
         runs.append(run)
-        if not there():
+        if not run.owner.there:  # asked once the run is known to `stop_all`, so that neither misses the other
             result = body(*arguments)
             done = True
         run.open = False
@@ -126,7 +127,10 @@ def run_stoppable(
         if not done and any(one.open and one.sent for one in runs):
             raise
     else:
-        _forget(runs, run)
+        if runs[-1] is run:
+            runs.pop()
+        else:
+            _forget(runs, run)
     if done and over is not None:
         over()
     return done, result
@@ -159,7 +163,7 @@ class Stopper:
         self._never = threading.Event()
         """Waited for where another thread is to go on meanwhile."""
 
-    def stop_all(self, owner: object) -> None:
+    def stop_all(self, owner: Owner) -> None:
         """Stop the bodies of this owner that run now. Returns at once; who is not stopped yet is tried again."""
         found = self._of(owner)
         if not found:
@@ -177,7 +181,7 @@ class Stopper:
                 else:
                     self._thread = thread
 
-    def make_way(self, owner: object, grace_s: float) -> None:
+    def make_way(self, owner: Owner, grace_s: float) -> None:
         """Wait until the bodies of this owner have ended by themselves, so many seconds at most; then stop them."""
         end = time.monotonic() + grace_s
         while self._of(owner) and time.monotonic() < end:
@@ -185,7 +189,7 @@ class Stopper:
         self.stop_all(owner)
 
     @staticmethod
-    def _of(owner: object) -> list[Run]:
+    def _of(owner: Owner) -> list[Run]:
         return [run for runs in list(_runs.values()) for run in tuple(runs) if run.owner is owner and run.open]
 
     def _try_again(self) -> None:

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 import farm
+from farm.testing import InlinePool, MemoryStore
 
 ROUNDS = 41
 CALLS = 20_000
@@ -24,6 +25,18 @@ def scalar(a):
 
 def three_arrays(a, b, c):
     return a
+
+
+def sums(a, b, c):
+    total = 0.0
+    for i in range(3):
+        total += a[i] + b[i] + c[i]
+    return total
+
+
+def writes(a, b, c):
+    for i in range(3):
+        c[i] = a[i] + b[i]
 
 
 def seconds(function: Callable[..., Any], arguments: tuple[Any, ...], calls: int = CALLS) -> float:
@@ -61,6 +74,20 @@ def pending_cost(body: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
         return statistics.median(differences)
 
 
+def auto_above_python(body: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Seconds that a pending call costs more under fallback="auto" than under "python"; nothing compiles meanwhile."""
+    with farm.Farm(pool=InlinePool(held=True), store=MemoryStore()) as barn:
+        auto, python = (farm.njit(body, farm=barn, fallback=kind) for kind in ("auto", "python"))
+        auto(*arguments), python(*arguments)
+        differences = []
+        for number in range(ROUNDS):
+            order = (auto, python) if number % 2 else (python, auto)
+            spent = {one: seconds(one, arguments, 5000) for one in order}
+            differences.append(spent[auto] - spent[python])
+        assert barn.pending_now == 2
+        return statistics.median(differences)
+
+
 def main() -> None:
     arrays = (np.zeros(3), np.zeros(3), np.zeros(3))
     with tempfile.TemporaryDirectory() as folder, farm.Farm(cache_dir=folder, workers=1) as barn:
@@ -70,6 +97,9 @@ def main() -> None:
         )
     print(f"pending call, scalar:          {pending_cost(scalar, (1,)) * 1e6:.2f} us above the body (target 1.5)")
     print(f"pending call, three arrays:    {pending_cost(three_arrays, arrays) * 1e6:.2f} us above the body (target 4)")
+    for body, what in ((three_arrays, "without a loop"), (sums, "that sums"), (writes, "that writes")):
+        above = auto_above_python(body, arrays) * 1e6
+        print(f"auto against python, three arrays, a body {what}: {above:.2f} us more (target 3)")
 
 
 if __name__ == "__main__":

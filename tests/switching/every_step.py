@@ -21,6 +21,7 @@ class Stepping:
     def __init__(self, codes: frozenset[CodeType], at: int) -> None:
         self.codes = codes
         self.left = at
+        self.there = False
         self.runs: list[Run] = []
         """Which run is switched when it comes to that, as soon as there is one."""
 
@@ -41,7 +42,7 @@ def meanwhile(function: Callable[..., Any], codes: frozenset[CodeType], values: 
     plan = plan_shadows(values, frozenset(range(len(values))))
     assert isinstance(plan, Plan)
     shadows = plan.copy()
-    done, result = run_stoppable(run, function, shadows.arguments, lambda: False, shadows.keep)
+    done, result = run_stoppable(run, function, shadows.arguments, shadows.keep)
     return shadows.returned(result) if done else function(*values)
 
 
@@ -74,7 +75,7 @@ def switched_at(case: Generated, step: int, *, nested: bool) -> tuple[Left, bool
 
 
 def _as_call(callee: Callable[..., Any], codes: frozenset[CodeType]) -> Callable[..., Any]:
-    return lambda *values: meanwhile(callee, codes, values, Run(callee, codes))
+    return lambda *values: meanwhile(callee, codes, values, Run(Stepping(codes, 0), codes))
 
 
 def try_all_steps(case: Generated, *, nested: bool, stride: int = 1) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from every_step import try_all_steps  # noqa: E402
-from generated import generate  # noqa: E402
-from many_threads import play  # noqa: E402
+from every_step import try_all_steps
+from generated import generate
+from many_threads import play
 
 
 def main() -> int:
@@ -23,7 +23,9 @@ def main() -> int:
     while tried < options.switches:
         tried += try_all_steps(generate(seed), nested=bool(seed % 2))
         seed += 1
-    print(f"{tried} switches tried, in {seed - options.first} functions from seed {options.first} on: all as undisturbed")
+    print(
+        f"{tried} switches tried, in {seed - options.first} functions from seed {options.first} on: all as undisturbed"
+    )
     print(play(options.seconds, threads=8, functions=50))
     return 0
 

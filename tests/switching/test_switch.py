@@ -16,9 +16,11 @@ from tests.lives.interrupted import interrupted, places
 BOUND_S = 60.0
 
 
-def never() -> bool:
-    """The code has not come."""
-    return False
+class Compile:
+    """What brings the code, one day."""
+
+    def __init__(self, *, there: bool = False) -> None:
+        self.there = there
 
 
 def loops_for_ever() -> int:
@@ -27,8 +29,8 @@ def loops_for_ever() -> int:
         total += 1
 
 
-def run_of(*bodies: Callable[..., Any], owner: object = None) -> Run:
-    return Run(owner, frozenset(body.__code__ for body in bodies))
+def run_of(*bodies: Callable[..., Any], owner: Any = None) -> Run:
+    return Run(owner or Compile(), frozenset(body.__code__ for body in bodies))
 
 
 def nothing_is_pending() -> bool:
@@ -55,11 +57,12 @@ class Caller(threading.Thread):
         self.run_: Run | None = None
         self.outcome: Any = None
         self.clean = False
+        self.there = False
 
     def run(self) -> None:
         self.run_ = run_of(*self.codes, owner=self)
         try:
-            self.outcome = run_stoppable(self.run_, self.body, self.arguments, never)
+            self.outcome = run_stoppable(self.run_, self.body, self.arguments)
         except BaseException as error:
             self.outcome = error
         self.clean = nothing_is_pending()
@@ -86,13 +89,13 @@ def test_a_loop_is_stopped_and_nothing_is_pending_afterwards() -> None:
 
 def test_a_body_that_ends_by_itself_gives_its_result() -> None:
     over: list[bool] = []
-    assert run_stoppable(Run(None, frozenset()), max, (1, 2), never, lambda: over.append(True)) == (True, 2)
+    assert run_stoppable(Run(Compile(), frozenset()), max, (1, 2), lambda: over.append(True)) == (True, 2)
     assert over == [True] and nothing_is_pending()
 
 
 def test_a_body_whose_code_came_first_never_begins() -> None:
     began: list[int] = []
-    assert run_stoppable(Run(None, frozenset()), began.append, (1,), lambda: True) == (False, None)
+    assert run_stoppable(Run(Compile(there=True), frozenset()), began.append, (1,)) == (False, None)
     assert not began
 
 
@@ -103,7 +106,7 @@ def test_what_the_body_raises_comes_out_after_what_it_wrote_is_kept() -> None:
         raise ValueError("its own")
 
     with pytest.raises(ValueError, match="its own"):
-        run_stoppable(run_of(body), body, (), never, lambda: over.append(True))
+        run_stoppable(run_of(body), body, (), lambda: over.append(True))
     assert over == [True] and nothing_is_pending()
 
 
@@ -170,7 +173,7 @@ def test_after_the_body_nothing_is_sent_not_even_in_the_callers_finally() -> Non
     run = run_of(loops_for_ever)
     sent: list[bool] = []
     try:
-        run_stoppable(run, max, (1, 2), never, lambda: sent.append(stop(run)))
+        run_stoppable(run, max, (1, 2), lambda: sent.append(stop(run)))
     finally:
         sent.append(stop(run))
     assert sent == [False, False] and not run.sent and nothing_is_pending()
@@ -179,25 +182,25 @@ def test_after_the_body_nothing_is_sent_not_even_in_the_callers_finally() -> Non
 @pytest.mark.parametrize("when", ["last step", "in the return"])
 def test_one_that_comes_with_the_last_step_of_the_body_is_taken_back_or_counts(when: str) -> None:
     """Sent from inside, so that it is pending when the body returns: after its last check, or in a C function."""
-    run = Run(None, frozenset())
+    run = Run(Compile(), frozenset())
     run.sent = True
     if when == "in the return":  # a body that is C code: the next check is the caller's
-        outcome = run_stoppable(run, switch._send, (run.thread, Switched), never)
+        outcome = run_stoppable(run, switch._send, (run.thread, Switched))
         assert outcome in ((False, None), (True, 1))
     else:
-        assert run_stoppable(run, lambda: switch._send(run.thread, Switched), (), never) == (False, None)
+        assert run_stoppable(run, lambda: switch._send(run.thread, Switched), ()) == (False, None)
     assert nothing_is_pending()
 
 
 def test_the_switch_of_an_outer_body_goes_through_the_inner_one() -> None:
-    outer, kept = Run("outer", frozenset()), list[str]()
+    outer, kept = Run(Compile(), frozenset()), list[str]()
     outer.sent = True
 
     def inner_call() -> Any:
-        inner = Run("inner", frozenset())
-        return run_stoppable(inner, switch._send, (inner.thread, Switched), never, lambda: kept.append("inner"))
+        inner = Run(Compile(), frozenset())
+        return run_stoppable(inner, switch._send, (inner.thread, Switched), lambda: kept.append("inner"))
 
-    assert run_stoppable(outer, inner_call, (), never, lambda: kept.append("outer")) == (False, None)
+    assert run_stoppable(outer, inner_call, (), lambda: kept.append("outer")) == (False, None)
     assert kept in ([], ["inner"]) and nothing_is_pending()
 
 
@@ -205,12 +208,12 @@ def test_the_switch_of_an_inner_body_leaves_the_outer_one_alone() -> None:
     results: list[Any] = []
 
     def outer_body() -> str:
-        inner = Run("inner", frozenset())
+        inner = Run(Compile(), frozenset())
         inner.sent = True
-        results.append(run_stoppable(inner, lambda: switch._send(inner.thread, Switched), (), never))
+        results.append(run_stoppable(inner, lambda: switch._send(inner.thread, Switched), ()))
         return "went on"
 
-    assert run_stoppable(Run("outer", frozenset()), outer_body, (), never) == (True, "went on")
+    assert run_stoppable(Run(Compile(), frozenset()), outer_body, ()) == (True, "went on")
     assert results == [(False, None)] and nothing_is_pending()
 
 
@@ -241,11 +244,11 @@ def test_one_that_is_swallowed_in_a_finalizer_is_sent_again(stopper: Stopper) ->
 def test_all_threads_in_the_bodies_of_one_owner_are_stopped_and_no_others(stopper: Stopper) -> None:
     mine = [Caller(loops_for_ever) for _ in range(8)]
     other = Caller(loops_for_ever)
-    owner = object()
+    owner = Compile()
 
     def run(caller: Caller) -> None:
         caller.run_ = run_of(loops_for_ever, owner=owner)
-        caller.outcome = run_stoppable(caller.run_, loops_for_ever, (), never)
+        caller.outcome = run_stoppable(caller.run_, loops_for_ever, ())
         caller.clean = nothing_is_pending()
 
     for caller in mine:
@@ -276,7 +279,7 @@ def test_a_body_under_a_debugger_or_profiler_is_stopped_and_they_go_on(stopper: 
         sys.settrace(trace)
         sys.setprofile(profile)
         caller.run_ = run_of(loops_for_ever, owner=caller)
-        caller.outcome = run_stoppable(caller.run_, loops_for_ever, (), never)
+        caller.outcome = run_stoppable(caller.run_, loops_for_ever, ())
         seen.append((sys.gettrace(), sys.getprofile()))
         sys.settrace(None)
         sys.setprofile(None)
@@ -313,7 +316,7 @@ def test_a_body_in_one_long_c_call_is_stopped_when_the_call_returns(stopper: Sto
 
 
 def test_make_way_gives_a_body_time_to_end_and_then_stops_it(stopper: Stopper) -> None:
-    stopper.make_way(object(), BOUND_S)  # there is none: at once
+    stopper.make_way(Compile(), BOUND_S)  # there is none: at once
     caller = Caller(loops_for_ever)
     caller.start()
     until(lambda: bool(Stopper._of(caller)))
@@ -324,12 +327,12 @@ def test_make_way_gives_a_body_time_to_end_and_then_stops_it(stopper: Stopper) -
 
 def test_ctrl_c_at_every_place_of_a_run_comes_out_and_leaves_nothing() -> None:
     def ends() -> Any:
-        return run_stoppable(Run(None, frozenset()), max, (1, 2), never, list)
+        return run_stoppable(Run(Compile(), frozenset()), max, (1, 2), list)
 
     def is_stopped() -> Any:
-        run = Run(None, frozenset())
+        run = Run(Compile(), frozenset())
         run.sent = True
-        return run_stoppable(run, lambda: switch._send(run.thread, Switched), (), never, list)
+        return run_stoppable(run, lambda: switch._send(run.thread, Switched), (), list)
 
     tried = 0
     for call in (ends, is_stopped):
