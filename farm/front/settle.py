@@ -179,7 +179,7 @@ class Settler:
         ticket.future.add_done_callback(
             lambda done: None if answered(done.result()) else taken(self._config(), done.result())
         )
-        if pending.waited:  # by somebody who came before there was this ticket, perhaps
+        if pending.waited and (waited or not pending.at_once):  # by somebody who came before there was this ticket
             ticket.note_wait()
 
     def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:

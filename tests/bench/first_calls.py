@@ -34,10 +34,10 @@ def _stump() -> Any:
     return stumpy.stump, lambda random: (random.random(800), 50)
 
 
-def _mass() -> Any:
+def _rolling() -> Any:
     import stumpy
 
-    return stumpy.core.sliding_dot_product, lambda random: (random.random(50), random.random(20_000))
+    return stumpy.core.rolling_nanstd, lambda random: (random.random(20_000), 50)
 
 
 def _simplex() -> Any:
@@ -84,7 +84,7 @@ CASES: Final = (
     *(_kernel(one) for one in (*demo_kernels.KERNELS, *demo_data_kernels.KERNELS)),
     Case("celltree.locate_points", "numba-celltree", _celltree, "numba_celltree"),
     Case("stumpy.stump", "stumpy", _stump, "stumpy"),
-    Case("stumpy.sliding_dot_product", "stumpy", _mass, "stumpy"),
+    Case("stumpy.rolling_nanstd", "stumpy", _rolling, "stumpy"),
     Case("quantecon.linprog_simplex", "quantecon", _simplex, "quantecon"),
     Case("quantecon.tauchen", "quantecon", _tauchen, "quantecon"),
     Case("quantecon.lemke_howson", "quantecon", _lemke, "quantecon"),

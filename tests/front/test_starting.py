@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from numba import literally
 from test_farm import run_script
+from these import bring_up
 
 import farm
 from farm import CompileState, explain
@@ -22,7 +22,6 @@ from farm.errors import Degraded
 from farm.front import settle, supply
 from farm.front.pending import Source
 from farm.observe.events import CompiledLocally, Event, JobEnded
-from farm.port.target import settings
 from farm.reasons import DegradedReason, RefusalReason
 from farm.testing import InlinePool, MemoryStore
 
@@ -186,7 +185,11 @@ def test_what_numba_refuses_is_raised_at_once_and_once(
 
 
 @pytest.mark.concurrency
-def test_many_threads_that_wait_make_one_compile(barn: farm.Farm, compilers: list[str]) -> None:
+def test_many_threads_that_wait_make_one_compile(
+    barn: farm.Farm, pool: StartingPool, compilers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some come while it is handed over, and wait for the pool: the one who asked compiles for them as well."""
+    monkeypatch.setattr(pool, "_note", lambda _: None)  # a pool that is not up hears of waiters, and does nothing
     function = farm.njit(cube, farm=barn, fallback="wait")
     together, found = threading.Barrier(8), []
 
@@ -425,10 +428,7 @@ def test_a_value_that_is_none_is_told_by_the_first_farm_not_by_the_import() -> N
 
 def test_a_started_farm_has_its_pool_up_without_a_compile(tmp_path: Path) -> None:
     with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
-        barn.start()
-        end = time.monotonic() + 60
-        while barn.settler().supply.starting(barn.config, settings()) and time.monotonic() < end:
-            time.sleep(0.01)
+        bring_up(barn)
         function = farm.njit(cube, farm=barn, fallback="wait")
         assert function(OVERFLOW) < OVERFLOW**3
         assert source_of(function) is Source.WORKER

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numba
 import pytest
+from these import bring_up
 
 import farm
 from farm.front import settle
@@ -79,6 +80,7 @@ def test_a_jitted_caller_that_holds_the_compiler_lock_gets_it(barn: farm.Farm, v
     def caller(a):
         return function(a) + 1
 
+    bring_up(barn)
     assert caller(4) == 9
     check(barn, function, vanish)
 

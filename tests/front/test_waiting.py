@@ -136,11 +136,11 @@ def test_a_waiter_that_is_overtaken_in_the_middle_of_its_wait_asks_again(
     wait = settler.wait
     function = farm.njit(double, farm=barn, mode="strict")
 
-    def overtaken(*arguments: object) -> bool:
+    def overtaken(*arguments: object, **more: object) -> bool:
         monkeypatch.setattr(settler, "wait", wait)
         for entry in function.table.entries():
             entry.recompile()
-        return wait(*arguments)  # type: ignore[arg-type]
+        return wait(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(settler, "wait", overtaken)
     thread, found = in_thread(function, 3)

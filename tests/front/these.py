@@ -1,11 +1,22 @@
-"""A source of a prewarm: functions that are at hand, and need not be found by a name."""
+"""For tests of the front: a pool that is up, and a source of a prewarm whose functions are at hand, without names."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from farm.ahead.prewarm import Outcome, prewarm
 from farm.ahead.sources import Request
 from farm.port.dispatch import parse_signature
+from farm.port.target import settings
+
+
+def bring_up(barn: Any) -> None:
+    """Have its pool up: then callers who wait do so for a worker."""
+    barn.start()
+    end = time.monotonic() + 60
+    while barn.settler().supply.starting(barn.config, settings()):
+        assert time.monotonic() < end, "the pool did not come up"
+        time.sleep(0.01)
 
 
 class These:
