@@ -272,7 +272,7 @@ class Farm:
     def settle_now(self, pending: Pending) -> None:
         """Wait until a compile is settled, whatever becomes of it; settle it in this thread if nobody has."""
         self.settler().wait(pending, at_once=self._at_once(pending.dispatcher))
-        pending.flight.wait()  # no bound but the job's own: who settles it, or closes the farm, completes it
+        pending.flight.wait()  # no bound: the job has one, and who closes the farm completes it
 
     def expected_compile_s(self, dispatcher: FarmDispatcher) -> float:
         """A guess at what one more compile of this function takes: what others took, of it, here, or by this store."""

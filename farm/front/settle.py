@@ -59,7 +59,7 @@ _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemor
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
 LOCAL_GRACE_S: Final = 0.1
-"""A guess. So long a Python body may run before the compile that this process has to do itself begins."""
+"""A guess. So long a Python body may run beside the compile that this process has to do itself."""
 Outcome = tuple[Origin, FunctionProfile] | Exception
 
 
@@ -260,8 +260,10 @@ class Settler:
     def _settle_arrived(self, pending: Pending) -> None:
         """In the installer's thread. A compile here and a Python body would keep each other from the interpreter."""
         if compiles_here(pending.answer):
-            stopper.make_way(pending, LOCAL_GRACE_S)
-        self.settle(pending)
+            with stopper.ward(pending, LOCAL_GRACE_S):
+                self.settle(pending)
+        else:
+            self.settle(pending)
 
     def _settle_within(self, pending: Pending, timeout_s: float | None, *, while_starting: bool = False) -> None:
         """As `settle`, if the compiler lock can be had in that time.

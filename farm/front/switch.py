@@ -21,12 +21,13 @@ Python 3.12 has `sys.monitoring`, by which a body could raise the exception itse
 0.06 ms either way (measured), and there is one way for all versions.
 """
 
+import contextlib
 import ctypes
 import operator
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, starmap
 from threading import get_ident
 from types import CodeType, FrameType
@@ -149,6 +150,11 @@ def _trace_again(trace: Any, profile: Any) -> None:
         sys.setprofile(profile)
 
 
+def runs_of(owner: Owner) -> list[Run]:
+    """The bodies of this owner that run now, in all threads."""
+    return [run for runs in list(_runs.values()) for run in tuple(runs) if run.owner is owner and run.open]
+
+
 # -- the other side --------------------------------------------------------------------------------------
 
 
@@ -156,41 +162,48 @@ class Stopper:
     """Stops bodies whose code has come. A thread of its own tries again, for as long as there is a reason to."""
 
     def __init__(self) -> None:
-        # Guards _left and _thread. Nothing is called with it held but the start of the thread.
+        # Guards the four below. Nothing is called with it held but the start of the thread.
         self._lock = threading.RLock()
         self._left: list[Run] = []
+        """Those to stop."""
+        self._wards: list[tuple[Owner, float]] = []
+        self._seen: dict[Run, float] = {}
+        """Since when bodies of wards are known to run."""
         self._thread: threading.Thread | None = None
         self._never = threading.Event()
         """Waited for where another thread is to go on meanwhile."""
 
     def stop_all(self, owner: Owner) -> None:
         """Stop the bodies of this owner that run now. Returns at once; who is not stopped yet is tried again."""
-        found = self._of(owner)
-        if not found:
-            return
+        found = runs_of(owner)
         for run in found:
             stop(run)
-        with self._lock:
-            self._left += found
-            if self._thread is None:
-                thread = threading.Thread(target=self._try_again, name="farm-switch", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # none can be started: these bodies end in Python
-                    self._left.clear()
-                else:
-                    self._thread = thread
+        if found:
+            with self._lock:
+                self._left += found
+                self._have_thread()
 
-    def make_way(self, owner: Owner, grace_s: float) -> None:
-        """Wait until the bodies of this owner have ended by themselves, so many seconds at most; then stop them."""
-        end = time.monotonic() + grace_s
-        while self._of(owner) and time.monotonic() < end:
-            self._never.wait(AGAIN_S)
-        self.stop_all(owner)
+    @contextlib.contextmanager
+    def ward(self, owner: Owner, grace_s: float) -> Iterator[None]:
+        """For the block, stop every body of this owner that has run for so long: it is in the way of its own code."""
+        ward = (owner, grace_s)
+        try:
+            with self._lock:
+                self._wards.append(ward)
+                self._have_thread()
+            yield
+        finally:
+            with self._lock:
+                if ward in self._wards:
+                    self._wards.remove(ward)
 
-    @staticmethod
-    def _of(owner: Owner) -> list[Run]:
-        return [run for runs in list(_runs.values()) for run in tuple(runs) if run.owner is owner and run.open]
+    def _have_thread(self) -> None:
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._try_again, name="farm-switch", daemon=True)
+        with contextlib.suppress(RuntimeError):  # none can be started: these bodies end in Python
+            thread.start()
+            self._thread = thread
 
     def _try_again(self) -> None:
         pause_s = AGAIN_S
@@ -198,13 +211,19 @@ class Stopper:
             self._never.wait(pause_s)
             pause_s = min(pause_s * 1.2, AGAIN_MAX_S)
             with self._lock:
-                self._left = [run for run in self._left if run.open]
-                left = tuple(self._left)
-                if not left:
+                left = self._left = [run for run in (*self._left, *self._overdue()) if run.open]
+                if not left and not self._wards:
+                    self._seen.clear()
                     self._thread = None
                     return
             for run in left:
                 stop(run)
+
+    def _overdue(self) -> list[Run]:
+        now = time.monotonic()
+        running = {run: grace_s for owner, grace_s in self._wards for run in runs_of(owner)}
+        self._seen = {run: self._seen.get(run, now) for run in running if run not in self._left}
+        return [run for run, since in self._seen.items() if now - since >= running[run]]
 
     def reset_in_child(self) -> None:
         """In a forked child: only the thread that forked is here."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from farm.front import switch
-from farm.front.switch import Run, Stopper, Switched, run_stoppable, runs_here, stop
+from farm.front.switch import Run, Stopper, Switched, run_stoppable, runs_here, runs_of, stop
 from tests.lives.interrupted import interrupted, places
 
 BOUND_S = 60.0
@@ -234,7 +234,7 @@ def test_one_that_is_swallowed_in_a_finalizer_is_sent_again(stopper: Stopper) ->
     for _ in range(20):
         caller = Caller(with_finalizers)
         caller.start()
-        until(lambda caller=caller: caller.run_ is not None and bool(Stopper._of(caller)))  # type: ignore[misc]
+        until(lambda caller=caller: caller.run_ is not None and bool(runs_of(caller)))  # type: ignore[misc]
         stopper.stop_all(caller)
         caller.join(BOUND_S)
         assert caller.outcome == (False, None) and caller.clean
@@ -255,7 +255,7 @@ def test_all_threads_in_the_bodies_of_one_owner_are_stopped_and_no_others(stoppe
         caller.run = lambda caller=caller: run(caller)  # type: ignore[method-assign, misc]
         caller.start()
     other.start()
-    until(lambda: len(Stopper._of(owner)) == 8 and bool(Stopper._of(other)))
+    until(lambda: len(runs_of(owner)) == 8 and bool(runs_of(other)))
     stopper.stop_all(owner)
     for caller in mine:
         caller.join(BOUND_S)
@@ -289,7 +289,7 @@ def test_a_body_under_a_debugger_or_profiler_is_stopped_and_they_go_on(stopper: 
         caller = Caller(loops_for_ever)
         caller.run = run  # type: ignore[method-assign]
         caller.start()
-        until(lambda caller=caller: bool(Stopper._of(caller)))  # type: ignore[misc]
+        until(lambda caller=caller: bool(runs_of(caller)))  # type: ignore[misc]
         stopper.stop_all(caller)
         caller.join(BOUND_S)
         assert caller.outcome == (False, None) and caller.clean
@@ -306,7 +306,7 @@ def test_a_body_in_one_long_c_call_is_stopped_when_the_call_returns(stopper: Sto
 
     caller = Caller(body, codes=(body, loops_for_ever))
     caller.start()
-    until(lambda: bool(Stopper._of(caller)))
+    until(lambda: bool(runs_of(caller)))
     stopper.stop_all(caller)
     until(lambda: caller.run_ is not None and caller.run_.sent)
     assert caller.is_alive()
@@ -315,14 +315,15 @@ def test_a_body_in_one_long_c_call_is_stopped_when_the_call_returns(stopper: Sto
     assert caller.outcome == (False, None) and caller.clean
 
 
-def test_make_way_gives_a_body_time_to_end_and_then_stops_it(stopper: Stopper) -> None:
-    stopper.make_way(Compile(), BOUND_S)  # there is none: at once
+@pytest.mark.concurrency
+def test_a_ward_has_time_to_end_and_is_stopped_after_that_whenever_it_began(stopper: Stopper) -> None:
     caller = Caller(loops_for_ever)
-    caller.start()
-    until(lambda: bool(Stopper._of(caller)))
-    stopper.make_way(caller, 0.05)
-    caller.join(BOUND_S)
+    with stopper.ward(caller, 0.05):
+        caller.start()  # after the compile that it is in the way of
+        caller.join(BOUND_S)
     assert caller.outcome == (False, None) and caller.clean
+    with stopper.ward(caller, BOUND_S):
+        assert run_stoppable(run_of(loops_for_ever, owner=caller), max, (1, 2)) == (True, 2)
 
 
 def test_ctrl_c_at_every_place_of_a_run_comes_out_and_leaves_nothing() -> None:
