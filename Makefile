@@ -46,7 +46,7 @@ check: $(DEV)
 bench: $(DEV)
 	$(BIN)/python tests/bench/run.py
 
-# The tests of what happens at once, again and again beside busy processes, then random edits: make stress ROUNDS=10
+# The tests of what happens at once, again and again beside busy processes, then random edits and switches: make stress ROUNDS=10
 stress: $(DEV)
 	$(BIN)/python tests/bench/stress.py --rounds $(ROUNDS) --edits $(EDITS)
 

@@ -27,6 +27,9 @@ class Row:
     name: str
     state: str
     fallback_calls: int
+    """Of these, `switched` were done again by the machine code that came; `waited` were not begun in Python."""
+    switched: int
+    waited: int
     compiled_calls: int
     compile_s: float
     worker: int | None
@@ -74,6 +77,8 @@ class Report:
     loaded: int
     local: int
     fallback_calls: int
+    switched: int
+    waited: int
     notes: tuple[str, ...] = field(default=())
 
     @classmethod

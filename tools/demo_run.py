@@ -157,6 +157,8 @@ class Loop:
             loaded=totals.loaded,
             local=totals.local,
             fallback_calls=totals.fallback_calls,
+            switched=totals.switched,
+            waited=totals.waited,
             notes=(*self.notes, *self.watcher.notes()),
         )
 

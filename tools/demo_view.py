@@ -59,14 +59,17 @@ def function_table(console: Console, title: str, progress: Progress, rows_max: i
     table = new_table(console, title)
     table.add_column("kernel", no_wrap=True)
     table.add_column("state", no_wrap=True, min_width=14)
-    for heading in ("fallback\ncalls", "compiled\ncalls", "compile\nseconds", "worker\n"):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=8)
+    headings = ("fallback\ncalls", "swit-\nched", "wait-\ned", "compiled\ncalls", "compile\nseconds", "worker\n")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     shown = fitting(progress.rows, rows_max)
     for row in shown:
         table.add_row(
             row.name,
             row.state,
             f"{row.fallback_calls:,}",
+            str(row.switched),
+            str(row.waited),
             f"{row.compiled_calls:,}",
             f"{row.compile_s:.2f}" if row.compile_s else "-",
             "-" if row.worker is None else str(row.worker),
@@ -159,7 +162,8 @@ def comparison_table(console: Console, title: str, reports: Sequence[tuple[str, 
     table.add_column("run", no_wrap=True)
     for heading in ("longest\nstep", "first\nresults", "machine\ncode", "com-\npiled", "loaded\n", "local\n"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Python\ncalls", justify="right", no_wrap=True)
+    for heading in ("Python\ncalls", "swit-\nched", "wait-\ned"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, report in reports:
         machine_code_s = report.all_machine_code_s
         table.add_row(
@@ -171,6 +175,8 @@ def comparison_table(console: Console, title: str, reports: Sequence[tuple[str, 
             str(report.loaded),
             str(report.local),
             f"{report.fallback_calls:,}",
+            str(report.switched),
+            str(report.waited),
         )
     return table
 

@@ -18,12 +18,17 @@ from farm.observe import events
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Signatures compiled by workers, loaded from the store, compiled in this process; calls run in Python."""
+    """Signatures compiled by workers, loaded from the store, compiled in this process; calls run in Python.
+
+    Of the latter those that were done again by the machine code that came; and calls that waited.
+    """
 
     compiled: int
     loaded: int
     local: int
     fallback_calls: int
+    switched: int
+    waited: int
 
 
 class Watcher(Protocol):
@@ -57,16 +62,16 @@ class NumbaWatcher:
     def row(self, dispatcher: Any, calls: int) -> Row:
         """A function's line in the live table, after so many calls."""
         if not dispatcher.overloads:
-            return Row(dispatcher.__name__, "not called yet", 0, 0, 0.0, None)
+            return Row(dispatcher.__name__, "not called yet", 0, 0, 0, 0, 0.0, None)
         self._compiled.add(label(dispatcher))
         known = [metadata for metadata in dispatcher.get_metadata().values() if metadata]
         # How long the compiler's lock was held: what a compile keeps the program from doing.
         compile_s = sum(metadata["timers"]["compiler_lock"] for metadata in known)
-        return Row(dispatcher.__name__, "machine code", 0, calls, compile_s, None)
+        return Row(dispatcher.__name__, "machine code", 0, 0, 0, calls, compile_s, None)
 
     def totals(self) -> Totals:
         """The sums for the report. A callee that is compiled for its caller is not counted."""
-        return Totals(compiled=0, loaded=0, local=len(self._compiled), fallback_calls=0)
+        return Totals(compiled=0, loaded=0, local=len(self._compiled), fallback_calls=0, switched=0, waited=0)
 
     def notes(self) -> tuple[str, ...]:
         """Nothing out of the ordinary happens here."""
@@ -112,11 +117,13 @@ class FarmWatcher:
         name = label(dispatcher)
         counted = farm.stats().per_function.get(name, farm.FunctionStats())
         state = self._state.get(name, "in Python" if calls else "not called yet")
-        compiled_calls = max(calls - counted.fallback_calls, 0)
+        compiled_calls = max(calls - counted.fallback_calls + counted.switched, 0)
         return Row(
             dispatcher.__name__,
             state,
             counted.fallback_calls,
+            counted.switched,
+            counted.waited,
             compiled_calls,
             counted.compile_s,
             self._worker.get(name),
@@ -125,7 +132,9 @@ class FarmWatcher:
     def totals(self) -> Totals:
         """The sums for the report."""
         stats = farm.stats()
-        return Totals(stats.compiled, stats.loaded, stats.local, stats.fallback_calls)
+        return Totals(
+            stats.compiled, stats.loaded, stats.local, stats.fallback_calls, stats.switched, stats.waited
+        )
 
     def notes(self) -> tuple[str, ...]:
         """Which functions were compiled in this process, and why."""

@@ -4,7 +4,8 @@ An order of events that occurs once in a thousand is met by running often, and m
 scheduler takes the CPU away in the middle of things: hence the busy processes. Every round is a pytest of
 its own, since a race at first use (imports, the first worker, a new directory) has one chance in a process.
 A failed round prints what pytest said, and the others still run. After the rounds come thousands of random edits
-(`tests/fuzz/many.py`) and the attacks with many rounds (`tests/attacks/run.py --long`), without busy processes.
+(`tests/fuzz/many.py`), ten thousand switches (`tests/switching/many.py`) and the attacks with many rounds
+(`tests/attacks/run.py --long`), without busy processes.
 The exit code is 1 if any of it failed.
 """
 
@@ -59,6 +60,12 @@ def run_edits(number: int, time_max_s: float) -> bool:
     return number > 0 and subprocess.run([*command, "--seconds", str(time_max_s)], cwd=ROOT).returncode != 0
 
 
+def run_switches(number: int) -> bool:
+    """Whether one of so many switches, or one of many threads, gave something wrong."""
+    command = [sys.executable, str(ROOT / "tests" / "switching" / "many.py"), "--switches", str(number)]
+    return number > 0 and subprocess.run(command, cwd=ROOT).returncode != 0
+
+
 def run_attacks(time_max_s: float) -> bool:
     """Whether one of the attacks on the farm did harm, or they did not end in time."""
     command = [sys.executable, str(ROOT / "tests" / "attacks" / "run.py"), "--long", "--farm-alone"]
@@ -70,12 +77,13 @@ def run_attacks(time_max_s: float) -> bool:
 
 
 def main() -> int:
-    """Run the rounds, the edits and the attacks; the exit code."""
+    """Run the rounds, the edits, the switches and the attacks; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--busy", type=int, default=2, help="busy processes beside the tests")
     parser.add_argument("--edits", type=int, default=3000, help="random edits after the rounds; 0 for none")
     parser.add_argument("--edits-max-s", type=float, default=1800.0, help="end them after so many seconds")
+    parser.add_argument("--switches", type=int, default=10_000, help="switches of Python bodies; 0 for none")
     parser.add_argument("--attacks-max-s", type=float, default=7200.0, help="the attacks must end by then; 0 for none")
     parser.add_argument("--marker", default="concurrency", help="which tests: a pytest marker expression")
     options = parser.parse_args()
@@ -90,8 +98,12 @@ def main() -> int:
             if said is not None:
                 print(said, flush=True)
     print(f"{failed} of {options.rounds} rounds failed, beside {options.busy} busy processes")
-    edits, attacks = run_edits(options.edits, options.edits_max_s), run_attacks(options.attacks_max_s)
-    return 1 if failed or edits or attacks else 0
+    others = (
+        run_edits(options.edits, options.edits_max_s),
+        run_switches(options.switches),
+        run_attacks(options.attacks_max_s),
+    )
+    return 1 if failed or any(others) else 0
 
 
 if __name__ == "__main__":

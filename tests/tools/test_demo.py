@@ -121,10 +121,10 @@ class Watcher:
         return function
 
     def row(self, dispatcher: Any, calls: int) -> Row:
-        return Row(dispatcher.__name__, "in Python", 0, calls, 0.0, None)
+        return Row(dispatcher.__name__, "in Python", 0, 0, 0, calls, 0.0, None)
 
     def totals(self) -> Totals:
-        return Totals(1, 2, 3, 4)
+        return Totals(1, 2, 3, 4, 5, 6)
 
     def notes(self) -> tuple[str, ...]:
         return ()
@@ -158,6 +158,7 @@ def test_the_loop_ends_when_every_batch_was_met_again_with_machine_code() -> Non
     assert report.steps == 3 + BATCHES
     assert report.compared == BATCHES and report.disagreements == ()
     assert (report.compiled, report.loaded, report.local, report.fallback_calls) == (1, 2, 3, 4)
+    assert (report.switched, report.waited) == (5, 6)
 
 
 def test_when_its_time_is_over_the_loop_waits_for_the_compiles_and_meets_every_batch_again() -> None:
@@ -230,6 +231,8 @@ REPORT = Report(
     loaded=1,
     local=0,
     fallback_calls=0,
+    switched=0,
+    waited=0,
 )
 RESULTS: Mapping[str, Any] = {"one/0/first": flatten(1.0)}
 
@@ -271,7 +274,7 @@ def test_a_report_survives_the_disk(tmp_path: Path) -> None:
 
 
 def rows(*states: str) -> tuple[Row, ...]:
-    return tuple(Row(f"kernel{i}", state, 0, 0, 0.0, None) for i, state in enumerate(states))
+    return tuple(Row(f"kernel{i}", state, 0, 0, 0, 0, 0.0, None) for i, state in enumerate(states))
 
 
 def test_functions_that_are_done_make_room_for_the_others_and_the_order_stays() -> None:
