@@ -142,7 +142,7 @@ class FarmDispatcher(HookedDispatcher):
             return self._fallback(pending.entry.key)
         from farm.front.meanwhile import Meanwhile  # brings in what reads the function, so not at import
 
-        return Meanwhile(self, pending, folded)
+        return Meanwhile(self, pending, folded).call
 
     def _without_literals(self, wanted: LiteralsWanted) -> Callable[..., Any]:
         """These values cannot be literals, or the declared types are none."""

@@ -36,7 +36,7 @@ MEMORY_SHARE: Final = 0.1
 
 
 class Meanwhile:
-    """Answers the calls of one signature until its machine code is there. Called with a call's folded arguments."""
+    """Answers the calls of one signature until its machine code is there."""
 
     __slots__ = (
         *("_arguments", "_body", "_copies_nothing", "_dispatcher", "_pending", "_plain", "_refused", "_restart"),
@@ -62,7 +62,7 @@ class Meanwhile:
             self._refused = plan if isinstance(plan, str) else None
         self._copies_nothing = self._restart.loops and self._refused is None and not self._writes
 
-    def __call__(self, *folded: Any) -> Any:
+    def call(self, *folded: Any) -> Any:
         pending, values = self._pending, folded if self._plain else self._values(folded)
         for run in runs_here():
             if run.owner is pending and run.open:  # it has called itself: the first call is stopped for all of them
@@ -209,7 +209,7 @@ def magnitude(values: tuple[Any, ...]) -> int:
 
 passes(
     (
-        Meanwhile.__call__,
+        Meanwhile.call,
         Meanwhile._to_its_end,
         Meanwhile._until_switched,
         Meanwhile._watched,
