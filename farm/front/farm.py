@@ -163,8 +163,9 @@ class Farm:
             self._withdraw()
 
     def start(self) -> None:
-        """Start the pool in the background, so that the first compile finds it warm. Returns at once.
+        """Start the pool in the background, so that the first compile finds it warm. Does not wait for it.
 
+        The modules that compile are imported here, which the first call would do (0.15 s of processor time, measured).
         In a worker, which may import the module that says it, nothing is started; nor by a farm that is switched off.
         """
         if compiles_for_others() or not self.works:

@@ -168,6 +168,8 @@ def test_a_jitted_caller_of_what_ends_its_workers_gets_the_error_and_the_process
 ) -> None:
     for barn in open_barn(tmp_path, method):
         ends = barn.njit(doing(deeds.segfault))
+        # Until a worker is up, a jitted caller has its callees compiled in this process.
+        assert barn.njit(doing(deeds.nothing), mode="strict")(BIG) == COMPILED
 
         @numba.njit
         def caller(a, ends=ends):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from these import bring_up
 
 import farm
 from farm.errors import CompileFailedWarning, DecorationError
@@ -51,6 +52,7 @@ def test_strict_success(barn: farm.Farm) -> None:
 
 
 def test_fallback_wait_blocks_for_the_machine_code(barn: farm.Farm) -> None:
+    bring_up(barn)
     assert compiled(farm.njit(fifth_power, farm=barn, fallback="wait"))
 
 
@@ -127,14 +129,20 @@ def test_error_status_reaches_the_user(barn: farm.Farm) -> None:
 def test_a_jitted_caller_waits_for_its_callee(barn: farm.Farm) -> None:
     callee = farm.njit(fifth_power, farm=barn)
     caller = numba.njit(lambda a: callee(a) + 1)
+    bring_up(barn)
     assert caller(2) == 33
+    assert barn.stats().local == 0
 
 
-def test_a_jitted_callers_error_model_reaches_the_callee(barn: farm.Farm) -> None:
+@pytest.mark.parametrize("up", [True, False])
+def test_a_jitted_callers_error_model_reaches_the_callee(barn: farm.Farm, up: bool) -> None:
     """A callee inherits its caller's flags; a compile for Python beside it inherits nothing."""
+    if up:
+        bring_up(barn)
     divide = farm.njit(lambda a, b: a / b, farm=barn)
     careless = numba.njit(lambda a, b: divide(a, b), error_model="numpy")
     assert careless(1.0, 0.0) == float("inf")
+    assert barn.stats().local == (0 if up else 1)
     strict = farm.njit(lambda a, b: a / b, farm=barn, mode="strict")
     with pytest.raises(ZeroDivisionError):
         strict(1.0, 0.0)
