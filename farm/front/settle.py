@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy.ma  # noqa: F401  # 15 ms that numba takes for the first array of a process: here they are beside a compile
+
 from farm.config import Config
 from farm.errors import (
     CompileFailed,

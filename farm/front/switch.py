@@ -17,8 +17,8 @@ one long C call (`np.sort` of a large array) is stopped when that call returns.
 
 Of two bodies in one thread, one called by the other, the outer one's switch goes through the inner one.
 
-Python 3.12 has `sys.monitoring`, by which a body could raise the exception itself. It is not used: that stops a loop after
-0.06 ms, this after 0.07 to 0.1 (measured, medians), and there is one way for all versions.
+Python 3.12 has `sys.monitoring`, by which a body could raise the exception itself. It is not used: that stops a loop
+after 0.06 ms, this after 0.07 to 0.1 (measured, medians), and there is one way for all versions.
 """
 
 import contextlib

@@ -78,10 +78,10 @@ def _as_call(callee: Callable[..., Any], codes: frozenset[CodeType]) -> Callable
     return lambda *values: meanwhile(callee, codes, values, Run(Stepping(codes, 0), codes))
 
 
-def try_all_steps(case: Generated, *, nested: bool, stride: int = 1) -> int:
+def try_all_steps(case: Generated, *, nested: bool, first: int = 1, stride: int = 1) -> int:
     """Switch after each step, or after each so many; how many were tried. Fails with the step and the text."""
     undisturbed = case.arguments().run(case.make())
-    step, tried = 1, 0
+    step, tried = first, 0
     while True:
         left, came = switched_at(case, step, nested=nested)
         assert left == undisturbed, f"switched at step {step}, nested {nested}:\n{case.source}\n{left}\n{undisturbed}"
