@@ -9,14 +9,15 @@ from typing import Final
 
 import psutil
 
-FOREIGN: Final = ("FARM_", "NUMBA_")
-"""Variables of whoever runs the bench that would decide its outcome."""
+FOREIGN: Final = ("FARM_", "NUMBA_", "PYTHONDONTWRITEBYTECODE")
+"""Variables of whoever runs the bench that would decide its outcome. Without bytecode each start compiles the farm's
+own modules anew, which takes it as long as everything else in a start from a full store."""
 REASON_MAX: Final = 300
 _ERROR: Final = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without settings of the farm and of numba."""
+    """This process's environment without what would decide the outcome."""
     return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
 
 

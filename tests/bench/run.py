@@ -3,8 +3,8 @@
     make bench WHAT="--only sorted24 --rounds 3"
 
 Prints a line for each thing measured, then a table for each workload and the targets. Writes `bench.json` for machines
-and `bench.html`, one file with charts, after each round: so what was measured is there when it is interrupted. Every
-measurement is a process of its own with its own cache; contestants take turns, in reversed order in every other round.
+and `bench.html`, one file with charts, after each measurement: all of it is there when it is interrupted. Each is a
+process of its own with its own cache; contestants take turns, in reversed order in every other round.
 The exit code is 0 if all was measured, 1 if something failed or gave a wrong result, 2 for wrong usage.
 """
 
@@ -104,7 +104,7 @@ class Bench:
                 minutes = (time.monotonic() - started) / 60
                 where = f"round {number + 1} of {self.rounds}, {place} of {len(steps)}, {minutes:.1f} min"
                 tell(f"{where}: {name}: {said}")
-            write()
+                write()
 
 
 def about(rounds: int) -> dict[str, object]:
