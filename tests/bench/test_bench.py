@@ -294,7 +294,9 @@ def test_the_page_shows_who_could_not_and_what_was_wrong_as_text() -> None:
     results = results_of({"sorted24": row})
     page = sheet.page(results, wanted.look(results))
     chart, _, table = page.partition("<h2>24 functions")[2].partition("</svg>")
-    assert "cannot pickle &lt;lambda&gt;" in chart and "cannot pickle &lt;lambda&gt;" in table and "<lambda>" not in page
+    assert (
+        "cannot pickle &lt;lambda&gt;" in chart and "cannot pickle &lt;lambda&gt;" in table and "<lambda>" not in page
+    )
     assert "farm-empty gave another result than plain numba" in page
     said = "\n".join(sheet.lines(results, wanted.look(results)))
     assert "cannot pickle <lambda>" in said and "WRONG: farm-empty" in said

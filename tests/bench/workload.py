@@ -8,6 +8,7 @@ call it once. Arguments come from fixed seeds, so that results can be compared.
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -206,7 +207,14 @@ def demo_kernels(decorator: Decorator) -> list[Call]:
         kernel for name in ("demo_kernels", "demo_data_kernels") for kernel in importlib.import_module(name).KERNELS
     ]
     random = np.random.default_rng(SEED)
-    return [(kernel.function, kernel.make_batch(random)) for kernel in kernels]
+    return [(kernel.function, _with_defaults(kernel.function, kernel.make_batch(random))) for kernel in kernels]
+
+
+def _with_defaults(function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Every argument spelt out, so that their types are a signature."""
+    bound = inspect.signature(function.py_func).bind(*arguments)
+    bound.apply_defaults()
+    return bound.args
 
 
 # -- real packages ----------------------------------------------------------------------------------------------
