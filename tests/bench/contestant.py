@@ -248,7 +248,9 @@ def _farm(contestant: Contestant, clock: Clock) -> Iterator[Compiler]:
 
         def compile_all(workload: Workload, calls: list[Call]) -> None:
             if contestant.stock is not Stock.FULL:  # then a call loads what it needs
-                farm.compile_all([(function, signature(given)) for function, given in calls], raise_errors=True)
+                farm.compile_all(
+                    [(function, signature(function, given)) for function, given in calls], raise_errors=True
+                )
 
         yield decorate, compile_all, lambda: _counters(barn.stats())
 

@@ -6,6 +6,7 @@ here that touches numba's private parts.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
@@ -17,9 +18,10 @@ from numba.core.compiler import CompileResult
 from numba.core.typing.typeof import Purpose, typeof
 
 
-def signature(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The argument types of a call."""
-    return tuple(typeof(value, Purpose.argument) for value in arguments)
+def signature(function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The argument types of a call, as a decorated function is compiled for them: `*rest` is one tuple."""
+    bound = inspect.signature(function.py_func).bind(*arguments)
+    return tuple(typeof(value, Purpose.argument) for value in bound.arguments.values())
 
 
 @functools.lru_cache(maxsize=1)
@@ -32,7 +34,7 @@ def _decorated(workload: str) -> list[workloads.Call]:
 def compile_in_worker(workload: str, index: int) -> bytes:
     """In the worker: compile one function of a workload; what numba pickles of it."""
     function, arguments = _decorated(workload)[index]
-    types = signature(arguments)
+    types = signature(function, arguments)
     function.compile(types)
     pickled: bytes = serialize.dumps(function.overloads[types]._reduce())
     return pickled

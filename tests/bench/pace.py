@@ -49,7 +49,7 @@ def main() -> dict[str, Any]:
         function(*arguments)
     with farm.Farm() as barn:
         ours = demo_kernels(lambda body=None, **options: farm.njit(body, farm=barn, **options))
-        farm.compile_all([(function, signature(given)) for function, given in ours], raise_errors=True)
+        farm.compile_all([(function, signature(function, given)) for function, given in ours], raise_errors=True)
         stats = barn.stats()
     kernels = {mine[0].__name__: ratio(mine, theirs) for mine, theirs in zip(ours, numbas, strict=True)}
     worst = max(kernels, key=lambda name: kernels[name])

@@ -12,6 +12,7 @@ from typing import Any
 
 import bounded
 import choice
+import numba
 import numpy as np
 import psutil
 import pytest
@@ -19,6 +20,7 @@ import sheet
 import wanted
 import workload
 from contestant import CONTESTANTS, Contestant, Kind
+from homemade import signature
 from measuring import Failed, Measuring, filler_for, keep_library
 from results import Cell, Results, Spread
 from svg import Bar, bars
@@ -246,6 +248,16 @@ def test_a_digest_tells_the_last_bit_the_type_and_the_shape() -> None:
     ]
     assert len({workload.digest(one) for one in different}) == len(different)
     assert workload.digest({2: array, 1: [1]}) == workload.digest({1: [1], 2: array.copy()})
+
+
+def test_a_signature_is_that_of_the_call_also_with_a_rest_of_arguments() -> None:
+    def weighted(x, *rest):  # type: ignore[no-untyped-def]
+        return x + rest[0] * rest[1]
+
+    function = numba.njit(weighted)
+    function.compile(signature(function, (1, 2.0, 3.0)))
+    function.disable_compile()
+    assert function(1, 2.0, 3.0) == 7.0 and len(function.signatures) == 1
 
 
 @pytest.mark.parametrize("name", ["library4", "sorted24", "small40"])
