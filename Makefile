@@ -12,6 +12,7 @@ CODE := farm tests tools docs
 DEV := $(VENV)/.installed
 DEMO := $(VENV)/.installed-demo
 DOCS := $(VENV)/.installed-docs
+BENCH := $(VENV)/.installed-bench
 
 .PHONY: setup test check bench stress attacks browser demo docs clean
 
@@ -28,6 +29,10 @@ $(DEMO): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[demo]'
 	touch $@
 
+$(BENCH): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev,bench]'
+	touch $@
+
 $(DOCS): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[docs]'
 	touch $@
@@ -42,9 +47,9 @@ check: $(DEV)
 	$(BIN)/python tests/check_types.py
 	$(BIN)/python -m pytest tests/test_architecture.py
 
-# What the farm is measured against, side by side: each bench prints its own figures.
-bench: $(DEV)
-	$(BIN)/python tests/bench/run.py
+# What the farm is measured against, side by side; hours for all of it: make bench WHAT="--only targets --rounds 3"
+bench: $(BENCH)
+	$(BIN)/python tests/bench/run.py $(WHAT)
 
 # The tests of what happens at once, again and again beside busy processes, then random edits and switches: make stress ROUNDS=10
 stress: $(DEV)

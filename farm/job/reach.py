@@ -87,7 +87,7 @@ class Reached:
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
     """Walk everything that a function or a dispatcher reaches, and with it a signature's types or the like."""
     known = registrations()
-    names = _own_names(function)
+    names = describe.own_names(function)
     entered: tuple[Registration, ...] = ()
     positions, in_module, whole = describe.debug_by_default(), False, False
     while True:
@@ -97,7 +97,7 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
         extensions = walk.extensions(entered)
         more = tuple(one for one in known if walk.enters(one))
         settled = walk.positions is positions and walk.in_module is in_module and walk.whole is whole
-        if walk.found <= names and len(more) == len(entered) and settled:
+        if len(more) == len(entered) and settled and not walk.would_see_more():
             return Reached(
                 encode(node),
                 encode(beside),
@@ -118,20 +118,9 @@ def describe_values(values: tuple[object, ...]) -> bytes:
     while True:
         walk = _Walk(names)
         node = walk.part(values, "value")
-        if walk.found <= names:
+        if not walk.would_see_more():
             return encode(node)
         names |= walk.found
-
-
-def _own_names(function: object) -> frozenset[str]:
-    """Names that the walk will find in any case: beginning with them saves most functions a second walk."""
-    code = getattr(getattr(function, "py_func", function), "__code__", None)
-    if not isinstance(code, types.CodeType):
-        return frozenset()
-    found: set[str] = set()
-    for one in describe.nested_code(code):
-        found.update(one.co_names, (text for text in describe.operations(one)[2] if type(text) is str))
-    return frozenset(found)
 
 
 @dataclass(slots=True)
@@ -157,11 +146,29 @@ class _Walk:
     """id -> the object, kept alive so that its id is not used again; of all parts."""
     distributions: set[str] = field(default_factory=set)
     """Top-level names of what was reached in installed distributions."""
+    asked: dict[int, types.ModuleType] = field(default_factory=dict)
+    """id -> the modules of which the names that count were taken."""
 
     def part(self, value: object, path: str) -> Node:
         """A node whose references stay inside it, so that parts of a key change one by one."""
         self.visited.clear()
         return self.node(value, path)
+
+    def would_see_more(self) -> bool:
+        """Whether a walk that counts the names found in this one as well could come out in another way.
+
+        Names say which attributes of a module count: of an installed one modules, variables and with contexts. Most
+        functions find `float64` in their signature, and numpy's is none of these. So most are walked once.
+        """
+        more = self.found - self.names
+        return any(
+            describe.installed(module) is None or self._leads_on(vars(module)[name])
+            for module in self.asked.values()
+            for name in (more & vars(module).keys()) - MODULE_NAMES_IGNORED
+        )
+
+    def _leads_on(self, value: object) -> bool:
+        return isinstance(value, types.ModuleType) or describe.is_with_context(value) or self._is_variable(value)
 
     def enters(self, one: Registration) -> bool:
         """Whether what was walked reaches an extension."""
@@ -355,6 +362,7 @@ class _Walk:
     def _module(self, module: types.ModuleType, path: str) -> Node:
         version = describe.installed(module)
         held = vars(module)
+        self.asked[id(module)] = module
         # A module's `__getattr__` answers for names that it does not hold.
         wanted = sorted((self.names | {"__getattr__"}) & held.keys() - MODULE_NAMES_IGNORED)
         if version is None:
@@ -390,6 +398,7 @@ class _Walk:
         if id(module) in seen:
             return False
         seen.add(id(module))
+        self.asked[id(module)] = module
         if describe.installed(module) is None:
             return True
         held = vars(module)

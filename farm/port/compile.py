@@ -18,6 +18,7 @@ from numba.core.typeinfer import register_dispatcher
 
 from farm.errors import NotShippable, told
 from farm.port import elf, standin
+from farm.port.iterables import picklable_iterables
 from farm.port.metadata import to_plain
 from farm.port.target import inherited_flags, renew_symbol_names, target
 from farm.reasons import RefusalReason
@@ -146,6 +147,7 @@ def _dump_environment(result: Any, initialisers: tuple[Any, ...]) -> bytes:
     others = [env for env in result._find_referenced_environments() if env is not own]
     returns = result.signature.return_type
     generator = result.target_context._generators.get(returns)
+    picklable_iterables()
     try:
         return bytes(
             serialize.dumps(

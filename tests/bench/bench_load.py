@@ -1,6 +1,6 @@
 """Loading one artifact in the front, beside `CompileResult._rebuild` on the same result in the same process.
 
-    python tests/bench/bench_load.py [ROUNDS]
+    python tests/bench/bench_load.py [ROUNDS] [--json]
 
 Prints the artifact's size and, as medians of alternating rounds: numba's rebuild (without its unpickling), ours
 (with it), their ratio, and what reading the artifact from disk with its digest checks costs besides. Every round
@@ -9,6 +9,7 @@ The bar: a quarter of the rebuild at 85 KB.
 """
 
 import gc
+import json
 import statistics
 import sys
 import tempfile
@@ -51,7 +52,8 @@ def ranked_energy(x, w, out):
     return total
 
 
-def main(rounds: int) -> None:
+def measure(rounds: int) -> dict[str, float]:
+    """Sizes in bytes, and medians in milliseconds."""
     array = float64[::1]
     result, base = compile_signature(ranked_energy, (array, array, array), None, None)
     parts = take_apart(result, base)
@@ -82,11 +84,27 @@ def main(rounds: int) -> None:
                 taken_s[name].append(time.thread_time() - started)
         gc.enable()
     median_ms = {name: statistics.median(each[WARM_UP:]) * 1e3 for name, each in taken_s.items()}
-    print(f"artifact          {size_bytes / 1e3:8.1f} KB  (code {len(parts.code)}, bitcode {len(parts.bitcode)} bytes)")
-    print(f"numba's rebuild   {median_ms['rebuild']:8.3f} ms")
-    print(f"load              {median_ms['load']:8.3f} ms  ratio {median_ms['load'] / median_ms['rebuild']:.3f}")
-    print(f"read from disk    {median_ms['read']:8.3f} ms  {rounds} rounds")
+    return {
+        "size_bytes": size_bytes,
+        "code_bytes": len(parts.code),
+        "bitcode_bytes": len(parts.bitcode),
+        **{f"{name}_ms": median for name, median in median_ms.items()},
+        "ratio": median_ms["load"] / median_ms["rebuild"],
+    }
+
+
+def main(rounds: int) -> None:
+    found = measure(rounds)
+    sizes = f"(code {found['code_bytes']}, bitcode {found['bitcode_bytes']} bytes)"
+    print(f"artifact          {found['size_bytes'] / 1e3:8.1f} KB  {sizes}")
+    print(f"numba's rebuild   {found['rebuild_ms']:8.3f} ms")
+    print(f"load              {found['load_ms']:8.3f} ms  ratio {found['ratio']:.3f}")
+    print(f"read from disk    {found['read_ms']:8.3f} ms  {rounds} rounds")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)
+    numbers = [int(one) for one in sys.argv[1:] if one != "--json"] or [ROUNDS]
+    if "--json" in sys.argv:
+        print(json.dumps(measure(numbers[0])))
+    else:
+        main(numbers[0])

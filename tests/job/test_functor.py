@@ -96,4 +96,9 @@ def test_the_flags_of_the_caller_are_part_of_the_key() -> None:
 def test_a_numba_setting_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = make_functor(scaled, (float64,), None).key
     monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1)
-    assert make_functor(scaled, (float64,), None).key.first_difference(before) == "settings"
+    with_one = make_functor(scaled, (float64,), None).key
+    assert with_one.first_difference(before) == "settings"
+    monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1.0)  # equal to 1, and another value to a compiler
+    assert make_functor(scaled, (float64,), None).key.first_difference(with_one) == "settings"
+    monkeypatch.undo()
+    assert make_functor(scaled, (float64,), None).key == before

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy
 import pytest
-from numba import int64, njit
+from numba import float64, int64, njit
 from numba import types as numba_types
 from numba.experimental import jitclass
 
 from farm.errors import NotShippable
-from farm.job.reach import describe_values, reach
+from farm.job.reach import _Walk, describe_values, reach
 from farm.reasons import RefusalReason
 
 HEAD = "from numba import njit\nimport numpy as np\nimport math\n"
@@ -199,3 +199,56 @@ def test_signature_types_are_described_by_structure() -> None:
     others += [numba_types.Dispatcher(one) for one in function]
     found = [describe_values((one,)) for one in [*arrays, *others]]
     assert len(set(found)) == len(found)
+
+
+# -- how often it walks --------------------------------------------------------------------------------------
+
+
+def walks_of(monkeypatch: pytest.MonkeyPatch, function: Any, *, until_nothing_new: bool = False) -> tuple[int, Any]:
+    """How often a function is walked, and what came out."""
+    walked: list[object] = []
+    part = _Walk.part
+    monkeypatch.setattr(_Walk, "part", lambda self, value, path: walked.append(path) or part(self, value, path))
+    if until_nothing_new:
+        monkeypatch.setattr(_Walk, "would_see_more", lambda self: not self.found <= self.names)
+    found = reach(function, ((float64[::1], float64), None))
+    monkeypatch.undo()
+    return walked.count("signature"), found
+
+
+PLAIN = "@njit\ndef f(x, w):\n    return np.sort(x)[0] * math.sqrt(w)\n"
+BY_NAME = "@njit(nogil=True)\ndef f(x, w):\n    return other.{name} + np.sum(x)\n"
+
+
+def test_a_function_is_walked_once_if_the_names_of_its_types_and_options_lead_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walks, found = walks_of(monkeypatch, function_of(PLAIN))
+    more_walks, more_found = walks_of(monkeypatch, function_of(PLAIN), until_nothing_new=True)
+    assert (walks, more_walks) == (1, 2)
+    assert found.description == more_found.description and found.values == more_found.values
+
+
+@pytest.mark.parametrize("name", ["nogil", "float64"])
+def test_a_name_that_only_an_option_or_a_type_holds_counts_in_a_module_of_the_user(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = []
+    for value in (lambda x: x + 1, lambda x: x + 2):
+        function = function_of(BY_NAME.format(name="kept"), other=config_module(kept=1.5, **{name: value}))
+        walks, found = walks_of(monkeypatch, function)
+        again = function_of(BY_NAME.format(name="kept"), other=config_module(kept=1.5, **{name: value}))
+        assert walks == 2 and found == walks_of(monkeypatch, again, until_nothing_new=True)[1]
+        described.append(found.description)
+    assert described[0] != described[1]
+
+
+def test_a_variable_of_an_installed_module_counts_under_a_name_that_only_a_type_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    described = []
+    for value in (1, 2):
+        monkeypatch.setattr(numpy, "nogil", value, raising=False)
+        described.append(reach(function_of(BY_NAME.format(name="pi"), other=numpy)).description)
+        monkeypatch.undo()
+    assert described[0] != described[1]

@@ -4,6 +4,7 @@ import numba
 import numpy as np
 from numba import njit
 from numba.experimental import jitclass
+from numba.typed import List
 
 
 @njit
@@ -188,6 +189,38 @@ def first_difference(x):
 @njit
 def last_difference(x):
     return np.diff(x)[-1]
+
+
+@njit
+def sum_of_parts(n):
+    found = {n: n + 1, n + 2: n + 3}
+    total = 0
+    keys = found.keys()
+    for key in keys:
+        total += key
+    for value in found.values():
+        total += value
+    for key, value in found.items():
+        total += key * value
+    for one in List([total, n]):
+        total += one
+    return total
+
+
+@njit
+def sum_of_parts_again(n):
+    total = 1
+    found = {n: n + 1}
+    keys = found.keys()
+    for key in keys:
+        total += key
+    for value in found.values():
+        total += value
+    for key, value in found.items():
+        total += key * value
+    for one in List([total, n]):
+        total += one
+    return total
 
 
 @jitclass([("x", numba.float64)])

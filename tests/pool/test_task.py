@@ -163,6 +163,16 @@ def test_numbas_own_functions_are_compiled_once_for_all_workers(workers: Workers
     assert workers.call(("last_difference", ([1.0, 3.0, 4.0],))) == ["1.0"]
 
 
+def test_what_goes_through_dictionaries_and_lists_is_loaded_by_the_next_worker(workers: Workers) -> None:
+    """Their types hold themselves: until they were pickled in a way of our own, nothing that names them could be."""
+    (first,) = workers.perform(workers.functor("sum_of_parts", (int64,)))
+    assert Origin.COMPILED in library_origins(first)
+    (last,) = workers.perform(workers.functor("sum_of_parts_again", (int64,)))
+    shipped = {one.origin for one in built(last).nested if one.withheld is None}
+    assert shipped == {Origin.STORE} and set(dict(built(last).misses)) <= {MissReason.ABSENT}
+    assert workers.call(("sum_of_parts_again", (2,))) == ["26"]
+
+
 def test_numbas_own_functions_are_asked_for_again_when_the_settings_change(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

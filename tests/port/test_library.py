@@ -16,6 +16,7 @@ from numba.core.registry import CPUDispatcher
 
 from farm.errors import NotShippable
 from farm.port.compile import Parts, compile_signature, take_apart
+from farm.port.iterables import picklable_iterables
 from farm.port.library import LibraryDispatcher, Request, _refuse_a_type_that_does_not_travel, serving
 from farm.port.load import load
 from farm.port.target import effective_flags
@@ -299,3 +300,13 @@ def test_in_a_pickle_it_is_an_ordinary_dispatcher() -> None:
     assert b"LibraryDispatcher" not in serialize.dumps(jit(doubled))
     assert b"CPUDispatcher" in serialize.dumps(jit(doubled))
     assert repr(jit(doubled)) == repr(CPUDispatcher(doubled))
+
+
+def test_the_types_that_containers_are_gone_through_by_are_the_same_after_a_pickle() -> None:
+    """numba's own reduction of these, which hold themselves, gives what cannot be unpickled."""
+    a_dict, a_list = types.DictType(int64, float64), types.ListType(float64)
+    iterables = [types.DictKeysIterableType(a_dict), types.DictValuesIterableType(a_dict)]
+    iterables += [types.DictItemsIterableType(a_dict), types.ListTypeIterableType(a_list)]
+    picklable_iterables()
+    for kind in (*iterables, *(one.iterator_type for one in iterables)):
+        assert serialize.loads(serialize.dumps(kind)) == kind
