@@ -439,7 +439,10 @@ class Farm:
         """What hands compiles over and settles them: it brings in most of the farm's modules, so it waits."""
         settler = self._settler
         if settler is None:
+            # Also what calls do meanwhile: later there may be no descriptors left to import it.
+            from farm.front import meanwhile  # noqa: F401
             from farm.front.settle import Settler
+            from farm.job import restart  # noqa: F401
 
             ends.close_all_at_exit()
             made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)

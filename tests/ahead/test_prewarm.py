@@ -20,7 +20,9 @@ from farm.reasons import DegradedReason, RefusalReason
 
 OWN = """
 import ctypes
+import time
 import farm
+from farm.port.target import settings
 
 pointer = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(lambda x: x)
 
@@ -33,6 +35,10 @@ def outer(x):
     return pointer(inner(x))
 
 if __name__ == "__main__":
+    barn = inner.farm()
+    barn.start()
+    while barn.settler().supply.starting(barn.config, settings()):  # then callers wait for a worker
+        time.sleep(0.01)
     with farm.record("m.jsonl"):
         assert outer(1.0) == 0.5
     seen = []

@@ -16,7 +16,7 @@ from numba import literally, types
 import farm
 from farm import CompileState
 from farm.errors import ConfigError, DecorationError, FarmClosed, SignatureError
-from farm.front import settle
+from farm.front import loading, settle
 from farm.front.pending import Source
 from farm.front.supply import Supply
 from farm.observe import events
@@ -348,8 +348,9 @@ def test_the_time_of_a_load_has_all_its_steps(barn: farm.Farm, monkeypatch: pyte
 
     monkeypatch.setattr(settle, "time", SimpleNamespace(perf_counter=lambda: now, monotonic=time.monotonic))
     monkeypatch.setattr(Supply, "look_up", taking(100, Supply.look_up))
-    monkeypatch.setattr(settle, "unpack", taking(10, settle.unpack))
-    monkeypatch.setattr(settle, "link", taking(1, settle.link))
+    monkeypatch.setattr(loading, "time", settle.time)
+    monkeypatch.setattr(loading, "unpack", taking(10, loading.unpack))
+    monkeypatch.setattr(loading, "link", taking(1, loading.link))
     function = farm.njit(cube, farm=barn)
     status = function.submit("int64(int64)").result(60)
     # looked up in vain before it was compiled: that is no load

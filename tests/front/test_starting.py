@@ -256,11 +256,20 @@ def test_who_asks_for_a_workers_compile_gets_it(
     assert not compilers
 
 
-@pytest.mark.parametrize("fallback", ["wait", "auto"])
-def test_declared_signatures_wait_for_the_workers(barn: farm.Farm, compilers: list[str], fallback: str) -> None:
-    function = farm.njit("int64(int64)", farm=barn, fallback=fallback)(cube)  # with "wait" it waits here
-    function.body_is_slow = True
-    assert function(OVERFLOW) < OVERFLOW**3
+def draws(n):
+    """Cannot be done again, so that its calls wait."""
+    for _ in range(n):
+        np.random.random()
+    return n**3
+
+
+@pytest.mark.parametrize(("fallback", "body"), [("wait", cube), ("auto", draws)])
+def test_declared_signatures_wait_for_the_workers(
+    barn: farm.Farm, compilers: list[str], fallback: str, body: Callable[..., Any]
+) -> None:
+    function = farm.njit("int64(int64)", farm=barn, fallback=fallback)(body)  # with "wait" it waits here
+    number = OVERFLOW if body is cube else 3
+    assert function(number) == numba.njit(body)(number)
     assert source_of(function) is Source.WORKER
     assert not compilers
 

@@ -62,7 +62,7 @@ def test_it_prints_as_a_plain_table() -> None:
     assert table["compiled"] == "1" and table["compile_s"] == "1.500" and table["pending"] == "0"
     assert table[f"miss: {MissReason.ABSENT.value}"] == "1"
     assert table["mod.f"] == "compiled 1, compile_s 1.5"
-    assert len(lines) == 18
+    assert len(lines) == 24
 
 
 @pytest.mark.concurrency
