@@ -132,9 +132,7 @@ class FarmWatcher:
     def totals(self) -> Totals:
         """The sums for the report."""
         stats = farm.stats()
-        return Totals(
-            stats.compiled, stats.loaded, stats.local, stats.fallback_calls, stats.switched, stats.waited
-        )
+        return Totals(stats.compiled, stats.loaded, stats.local, stats.fallback_calls, stats.switched, stats.waited)
 
     def notes(self) -> tuple[str, ...]:
         """Which functions were compiled in this process, and why."""

@@ -18,6 +18,7 @@ from workload import WORKLOADS
 from farm.observe.page import read_template
 
 STYLE: Final = """
+tbody th { white-space: nowrap; }
 .chart { width: 100%; max-width: 1100px; height: auto; font-size: 14px; }
 .chart text { fill: var(--text); font-variant-numeric: tabular-nums; }
 .chart text.dim { fill: var(--dim); }
