@@ -50,7 +50,8 @@ def _row(row: Bar, top: float, label: float, scale: float) -> str:
         kind = {None: "plain", True: "kept", False: "missed"}[row.good]
         width = max(1.0, row.value * scale)
         parts.append(
-            f'<rect class="{kind}" x="{label:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" rx="2"/>'
+            f'<rect class="{kind}" x="{label:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}"'
+            f' height="{BAR}" rx="2"/>'
         )
         end = max(row.value, row.high) * scale
         if row.high > row.low:
