@@ -49,15 +49,17 @@ class Contestant:
 
     def cannot(self, workload: Workload) -> str | None:
         """Why this one cannot do this workload, or None."""
+        missing = workload.missing()
+        if missing is not None:
+            return missing
         if workload.package is not None:
             if self.kind in (Kind.POOL, Kind.LOKY):
                 return "cannot: it wants a list of functions and types, which a package does not give before it has run"
             if self.pool_up:
                 return "cannot: the pool would start in the middle of the import"
-        missing = workload.missing()
-        if missing is None and self.kind is Kind.LOKY and importlib.util.find_spec("loky") is None:
+        if self.kind is Kind.LOKY and importlib.util.find_spec("loky") is None:
             return "loky is not installed: pip install -e '.[bench]'"
-        return missing
+        return None
 
     def environment(self, cache: str) -> dict[str, str]:
         """Variables of a process that uses this cache directory."""
