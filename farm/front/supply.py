@@ -170,7 +170,7 @@ class Supply:
 
     def look_up(self, config: Config, key: CompileKey) -> Stored | Miss | None:
         """The artifact in the store, a miss that is counted, or None if there is no store."""
-        store = self._given_store or self.store(config)
+        store = self.store(config) if self._given_store is None else self._given_store  # an empty one is false
         if store is None:
             return None
         found = store.get(key)
@@ -180,7 +180,7 @@ class Supply:
 
     def look_further(self, config: Config, others: Iterable[CompileKey]) -> Stored | None:
         """The first of these artifacts that the store has and this CPU can run. That one is not there is no miss."""
-        store = self._given_store or self.store(config)
+        store = self.store(config) if self._given_store is None else self._given_store  # an empty one is false
         if store is None:
             return None
         for key in others:

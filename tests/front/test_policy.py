@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from farm.config import CompileMode, Config
-from farm.front.policy import FunctionProfile, Ground, Limits, Profiler, choose_mode, should_compile
+from farm.front.policy import FunctionProfile, Ground, Limits, Profiler, choose_mode, should_compile, waiting_is_better
 
 LIMITS = Limits.from_config(Config(), workers=1)
 STRICT, LAZY, ASYNC = CompileMode.STRICT, CompileMode.LAZY, CompileMode.ASYNC
@@ -133,3 +133,25 @@ def test_two_first_calls_at_once_give_exactly_one_first() -> None:
         for thread in threads:
             thread.join(10)
         assert sorted(g.name for g in grounds) == ["BELOW_THRESHOLD", "FIRST_EXECUTION"]
+
+
+# -- waiting, or Python to its end ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known_s", "expected_s", "elapsed_s", "waits"),
+    [
+        (0.1, 1.0, 0.0, False),  # over long before the compile is
+        (1.0, 1.0, 0.0, True),
+        (0.7, 1.0, 0.4, True),  # 0.6 s are left
+        (0.5, 1.0, 0.4, False),
+        (0.6, 1.0, 0.9, True),  # nobody knows how much is left of what is nearly over
+        (0.4, 1.0, 0.9, False),
+        (4.0, 1.0, 10.0, False),  # overdue: it may take half as long again
+        (6.0, 1.0, 10.0, True),
+    ],
+)
+def test_a_call_waits_if_python_would_take_longer_than_what_is_left_of_the_compile(
+    known_s: float, expected_s: float, elapsed_s: float, waits: bool
+) -> None:
+    assert waiting_is_better(known_s, expected_s, elapsed_s) is waits

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from farm.observe.stats import Count, Counters, Duration, FunctionStats, Stats
+from farm.observe.stats import Count, Counters, Duration, FunctionStats, Spent, Stats
 from farm.reasons import DegradedReason, MissReason
 
 
@@ -79,3 +79,21 @@ def test_counts_from_many_threads_add_up() -> None:
     for thread in threads:
         thread.join(30)
     assert counters.stats().loaded == counters.stats().per_function["f"].loaded == 8000
+
+
+@pytest.mark.concurrency
+def test_spent_seconds_of_many_threads_add_up_however_often_they_are_drained() -> None:
+    spent, drained = Spent(), []
+
+    def add() -> None:
+        for _ in range(5000):
+            spent.add(0.5)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        drained.append(spent.drain())
+    drained.append(spent.drain())
+    assert sum(times for times, _ in drained) == 20_000 and sum(seconds for _, seconds in drained) == 10_000.0
+    assert spent.drain() == (0, 0.0)

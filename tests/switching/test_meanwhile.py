@@ -15,6 +15,7 @@ from farm.errors import CompileFailedWarning
 from farm.front import meanwhile
 from farm.front.meanwhile import magnitude
 from farm.front.switch import runs_here
+from farm.observe.stats import Count, Duration
 from farm.testing import InlinePool, MemoryStore
 
 LONG = 10**8
@@ -320,3 +321,25 @@ def test_a_report_sees_bodies_that_may_be_left(held: farm.Farm, tmp_path: Path) 
 )
 def test_magnitude_tells_small_arguments_from_large_ones(one: Any, other: Any, same: bool) -> None:
     assert (magnitude(one) == magnitude(other)) is same
+
+
+def test_what_a_compile_is_expected_to_take_is_what_others_took(held: farm.Farm) -> None:
+    function, other = farm.njit(sums, farm=held), farm.njit(prints, farm=held)
+    function(1)
+    assert held.expected_compile_s(function) == pytest.approx(0.5)  # a guess: nobody has compiled anything
+    held.record.counters.count(Count.COMPILED, times=2)
+    held.record.counters.spend(Duration.COMPILE, 3.0)
+    assert held.expected_compile_s(function) == pytest.approx(1.5)  # what others took here
+    held.record.profiler.register_compilation(other.identity, 7.0)
+    assert held.expected_compile_s(other) == pytest.approx(7.0)  # what it took itself
+
+
+def test_a_store_tells_what_its_programs_compiles_took(tmp_path: Path) -> None:
+    with farm.Farm(cache_dir=tmp_path, workers=1) as first:
+        function = farm.njit(sums, farm=first, mode="strict")
+        function(3)
+        took_s = first.stats().compile_s
+    with farm.Farm(cache_dir=tmp_path, pool=InlinePool(held=True)) as second:
+        other = farm.njit(prints_once, farm=second)
+        other(3)
+        assert second.expected_compile_s(other) == pytest.approx(took_s, rel=0.01)

@@ -1,6 +1,7 @@
 """The fakes that the farm ships: with them a test says when something is compiled, and no process is started."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -116,6 +117,14 @@ def test_a_memory_store_serves_a_second_farm_without_a_compile() -> None:
         store.clear()
         farm.njit(cube, farm=barn)(np.float32(2))
         assert barn.stats().misses == {MissReason.ABSENT: 1}
+
+
+def test_an_empty_memory_store_is_looked_at_and_no_directory_in_its_place(tmp_path: Path) -> None:
+    with farm.Farm(cache_dir=tmp_path, pool=InlinePool()) as one:
+        farm.njit(cube, farm=one, mode="strict")(3)
+    with farm.Farm(cache_dir=tmp_path, pool=InlinePool(held=True), store=MemoryStore()) as other:
+        assert farm.njit(cube, farm=other)(3) == 27
+        assert other.stats().loaded == 0 and other.pending_now == 1
 
 
 def test_workers_deliver_into_a_memory_store_too() -> None:
