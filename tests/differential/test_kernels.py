@@ -1,44 +1,21 @@
 """Every kernel of the demo gives the same in Python, as machine code of the farm, and as machine code of numba."""
 
-import importlib
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import numba
 import pytest
+from kernels import Kernel, agree, flatten, kernels
 from three_ways import equal, run
 
 import farm
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-
-import demo_compiler
-from demo_report import agree, flatten
-
-MODULES: Final = ("demo_kernels", "demo_data_kernels")
-
-
-def kernels(decorator: Callable[..., Any]) -> dict[str, demo_compiler.Kernel]:
-    """The demo's kernels under a decorator, in modules that nobody else has."""
-    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
-    demo_compiler.use(decorator)
-    try:
-        found = [kernel for name in MODULES for kernel in importlib.import_module(name).KERNELS]
-    finally:
-        demo_compiler.use(numba.njit)
-        for name in MODULES:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
-    return {kernel.name: kernel for kernel in found}
 
 
 def undecorated(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return function or undecorated
 
 
-Ways = dict[str, dict[str, demo_compiler.Kernel]]
+Ways = dict[str, dict[str, Kernel]]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """What is said of bodies: whether a call may be given up and done again, what they write to, whether they loop."""
 
-import importlib
-import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import aliases
@@ -14,13 +11,12 @@ import refused_bodies  # noqa: F401  # its cases
 from bodies import CASES, Case, hooked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernels import kernels
 from quiet_bodies import changes_a_copy, sums
 from writing_bodies import begins_with_an_item
 
 import farm
 from farm.job.restart import DIMENSIONS_MAX, Restart, restart_of
-
-TOOLS = Path(__file__).parent.parent.parent / "tools"
 
 
 def described(found: Restart) -> tuple[object, ...]:
@@ -40,27 +36,13 @@ def test_what_is_said_of_a_body(case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def kernels() -> dict[str, Any]:
+def functions() -> dict[str, Any]:
     """The demo's kernels, decorated by the farm."""
-    sys.path.append(str(TOOLS))
-    import demo_compiler
-
-    names = ("demo_kernels", "demo_data_kernels")
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    demo_compiler.use(farm.njit)
-    try:
-        found = [kernel for name in names for kernel in importlib.import_module(name).KERNELS]
-    finally:
-        demo_compiler.use(numba.njit)
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
-        sys.path.remove(str(TOOLS))
-    return {kernel.name: kernel.function for kernel in found}
+    return {name: kernel.function for name, kernel in kernels(farm.njit).items()}
 
 
-def test_all_kernels_of_the_demo_can_be_done_again_and_need_hardly_a_copy(kernels: dict[str, Any]) -> None:
-    found = {name: restart_of(function) for name, function in kernels.items()}
+def test_all_kernels_of_the_demo_can_be_done_again_and_need_hardly_a_copy(functions: dict[str, Any]) -> None:
+    found = {name: restart_of(function) for name, function in functions.items()}
     assert len(found) == 24 and {name: one.reason for name, one in found.items() if one.reason} == {}
     nested = {name: {place for place, _, most in one.unless if most == DIMENSIONS_MAX} for name, one in found.items()}
     assert {name: places for name, places in nested.items() if places} == {

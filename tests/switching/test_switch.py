@@ -8,10 +8,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from interrupted import interrupted, places
 
 from farm.front import switch
 from farm.front.switch import Run, Stopper, Switched, run_stoppable, runs_here, runs_of, stop
-from tests.lives.interrupted import interrupted, places
 
 BOUND_S = 60.0
 
