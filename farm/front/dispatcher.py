@@ -194,14 +194,9 @@ class FarmDispatcher(HookedDispatcher):
 
     def run_watched(self, *folded: Any) -> Any:
         """`run_body`, timed for whoever wants to know."""
-        watches = self.farm().record.watches
-        for watch in watches:
-            watch.enter()
-        try:
-            return self.run_body(*folded)
-        finally:
-            for watch in watches:
-                watch.leave(self.label)
+        from farm.observe.fallbacks import watched  # not before anybody watches
+
+        return watched(self.farm().record.watches, self.label, self.run_body, folded)
 
     @staticmethod
     def warn(text: str, category: type[Warning]) -> None:

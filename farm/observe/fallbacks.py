@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 GAP_S: Final = 0.005
 SPANS_MAX: Final = 2000
@@ -130,3 +130,14 @@ class Watch:
                 one.own_s += times.own_s
                 one.total_s += times.total_s
         return total
+
+
+def watched(watches: tuple[Watch, ...], function: str, body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Run a body, and tell all of them when it begins and ends."""
+    for watch in watches:
+        watch.enter()
+    try:
+        return body(*arguments)
+    finally:
+        for watch in watches:
+            watch.leave(function)

@@ -1,7 +1,9 @@
 """What a call does whose machine code is pending: with a real pool where code is to arrive, without one elsewhere."""
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import farm
 from farm import CompileState, explain
 from farm.errors import CompileFailedWarning
-from farm.front import meanwhile
+from farm.front import meanwhile, switch
 from farm.front.meanwhile import magnitude
 from farm.front.switch import runs_here
 from farm.observe.stats import Count, Duration
@@ -167,6 +169,44 @@ def test_an_outer_call_is_left_while_it_is_in_an_inner_one(barn: farm.Farm) -> N
     assert found == numba.njit(namespace["outer"])(expected, 30_000)
     assert array.tobytes() == expected.tobytes()
     assert not [one for one in runs_here() if one.open]
+
+
+@pytest.mark.concurrency
+@pytest.mark.parametrize("watches", [False, True])
+def test_an_outer_call_is_left_in_the_middle_of_an_inner_one_that_has_shadows(
+    held: farm.Farm, tmp_path: Path, *, watches: bool
+) -> None:
+    @farm.njit(farm=held)
+    def inner(a, n):
+        for k in range(n):
+            a[k % 10] += k % 5
+        return a[0]
+
+    @farm.njit(farm=held)
+    def outer(a, n):
+        total = 0.0
+        for k in range(1, 3):
+            total += inner(a, n * k)
+        return total
+
+    def run() -> None:
+        threads.append(threading.get_ident())
+        found.append(outer(array, 3_000_000))
+
+    array, threads, found = np.zeros(10), list[int](), list[float]()
+    with farm.report(tmp_path / "out.json", farm=held) if watches else nullcontext():
+        thread = threading.Thread(target=run)
+        thread.start()
+        end = time.monotonic() + 60
+        stopped = False
+        while not stopped and not found:
+            assert time.monotonic() < end
+            running = switch._runs.get(threads[0], []) if threads else []
+            stopped = len(running) == 2 and switch.stop(running[0])
+            time.sleep(0.001)
+        assert stopped, "the inner call had ended before"
+        thread.join(60)
+    assert counted(held, outer).switched == 1 and len(found) == 1
 
 
 @pytest.mark.concurrency
