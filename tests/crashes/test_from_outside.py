@@ -186,12 +186,11 @@ def test_a_worker_does_its_jobs_and_is_recycled_and_nothing_else_is_counted(
     tmp_path: Path, method: StartMethod
 ) -> None:
     for barn in open_barn(tmp_path, method, workers=1, worker_jobs_max=2):
-        compiled_by = []
         for number in range(4):
             function = barn.njit(doing(deeds.nothing, number), mode="strict")
             assert function(BIG) == COMPILED
-            compiled_by.append(barn.finished[-1].worker)
-        first, second, third, fourth = compiled_by
+            eventually(lambda told=number + 1: len(barn.finished) == told)  # type: ignore[misc]  # after it is installed
+        first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second != third == fourth
         assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 2}
 
@@ -201,6 +200,7 @@ def test_a_worker_that_has_grown_is_recycled_and_nothing_else_is_counted(tmp_pat
         for number, keeps in enumerate((0, 0, GROWTH_MAX_BYTES // deeds.MIB + 50, 0)):
             function = barn.njit(doing(deeds.keep_memory, keeps, number), mode="strict")
             assert function(BIG) == COMPILED
+            eventually(lambda told=number + 1: len(barn.finished) == told)  # type: ignore[misc]  # after it is installed
         first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second == third != fourth
         assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 1}
