@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
 
+from farm.front.alone import alone
 from farm.front.pending import Pending
 from farm.front.policy import waiting_is_better
 from farm.front.shadow import COPY_S, Plan, copy_estimate_s, plan_shadows
-from farm.front.switch import Run, passes, run_stoppable, runs_here
+from farm.front.switch import Run, enters, leave_if_there, passes, run_stoppable, runs_here
 from farm.observe.fallbacks import watched
 from farm.port.dispatch import Types, by_parameter, converted, spread
 
@@ -41,8 +42,8 @@ class Meanwhile:
     """Answers the calls of one signature until its machine code is there."""
 
     __slots__ = (
-        *("_arguments", "_body", "_copies_nothing", "_dispatcher", "_pending", "_plain", "_refused", "_restart"),
-        *("_watches", "_writes"),
+        *("_arguments", "_body", "_copies_nothing", "_dispatcher", "_function", "_pending", "_plain", "_refused"),
+        *("_restart", "_watches", "_writes"),
     )
 
     def __init__(self, dispatcher: FarmDispatcher, pending: Pending, folded: tuple[Any, ...]) -> None:
@@ -53,7 +54,8 @@ class Meanwhile:
         """Whether the body takes the folded arguments as they are, and what it gives is the result."""
         self._restart = dispatcher.restart
         self._watches = dispatcher.farm().record.watches
-        self._body = self._watched if self._watches else dispatcher.py_func
+        self._function = dispatcher.py_func
+        self._body = self._watched if self._watches else self._function
         self._refused: str | None = self._restart.reason
         """Why no call of this signature can be restarted."""
         self._writes: frozenset[int] = frozenset()
@@ -62,12 +64,17 @@ class Meanwhile:
             self._writes = self._restart.writes_to(values)
             plan = plan_shadows(values, self._writes)
             self._refused = plan if isinstance(plan, str) else None
+        if self._refused is None and self._restart.loops:
+            self._function = alone(dispatcher, pending)
+            self._body = self._watched if self._watches else self._function
         self._copies_nothing = self._restart.loops and self._refused is None and not self._writes
 
     def call(self, *folded: Any) -> Any:
         pending, values = self._pending, folded if self._plain else self._values(folded)
-        for run in runs_here():
-            if run.owner is pending and run.open:  # it has called itself: the first call is stopped for all of them
+        runs = runs_here()
+        if runs:
+            leave_if_there(runs)
+            if any(run.owner is pending and run.open for run in runs):  # the first call is stopped for all of them
                 return self._returned(self._body(*self._spread(values)))
         if self._copies_nothing:
             return self._until_switched(folded, values)
@@ -179,7 +186,7 @@ class Meanwhile:
         return self._dispatcher.declared.returned(result, self._arguments) if self._dispatcher.declared else result
 
     def _watched(self, *arguments: Any) -> Any:
-        return watched(self._watches, self._dispatcher.label, self._dispatcher.py_func, arguments)
+        return watched(self._watches, self._dispatcher.label, self._function, arguments)
 
 
 def magnitude(values: tuple[Any, ...]) -> int:
@@ -203,5 +210,6 @@ def magnitude(values: tuple[Any, ...]) -> int:
     return size.bit_length() << 16 | min(largest.bit_length(), 0xFFFF)
 
 
+enters((Meanwhile.call,))
 # All of its methods: which of them a body is called through is nothing to keep a list of.
 passes(one for one in (*vars(Meanwhile).values(), watched) if isinstance(one, FunctionType))

@@ -152,7 +152,7 @@ class Pending:
 
     def note_call(self) -> None:
         """The function was called meanwhile: the job moves forward, and is batch no longer."""
-        if self.ticket is not None:
+        if self.ticket is not None and not self.answer.done():
             self.ticket.note_call()
 
     def when_answered(self, callback: Callable[["Pending"], None]) -> None:

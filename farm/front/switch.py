@@ -268,6 +268,31 @@ PASSAGE: Final[set[CodeType]] = {_EXECUTES}
 """The farm's own functions between a body and one that it calls: an exception that goes through them leaves nothing."""
 
 
+_ENTRANCE: Final[set[CodeType]] = set()
+"""The farm's functions that a call of a body goes through before anything is done for it."""
+
+
+def enters(functions: Iterable[Callable[..., Any]]) -> None:
+    """Name functions that a call comes through before anything is done for it."""
+    _ENTRANCE.update(one.__code__ for one in functions)
+
+
+def leave_if_there(runs: list[Run]) -> None:
+    """At the entrance of a call, in the thread of these runs: raise Switched if the code of one has come.
+
+    A body that calls itself, or other functions all the time, may never be seen in a frame of its own.
+    """
+    if not any(run.owner.there and run.open for run in runs):
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code in _ENTRANCE:
+        frame = frame.f_back
+    for run in runs:
+        if frame is not None and run.owner.there and run.open and _may_land(frame, run):
+            run.sent = True
+            raise Switched
+
+
 def passes(functions: Iterable[Callable[..., Any]]) -> None:
     """Name functions through which a call gets from one body to another."""
     PASSAGE.update(one.__code__ for one in functions)

@@ -60,6 +60,8 @@ class Restart:
         length, as operations on whole arrays run in C.
     codes
         Code objects that may run when the body runs: its own, nested ones, those of its callees.
+    looping
+        Of those, the code of functions that loop, or call what does.
     """
 
     reason: str | None
@@ -67,6 +69,7 @@ class Restart:
     loops: bool
     codes: frozenset[types.CodeType]
     unless: frozenset[tuple[int, int, int]] = frozenset()
+    looping: frozenset[types.CodeType] = frozenset()
 
     def writes_to(self, arguments: tuple[object, ...]) -> frozenset[int]:
         """The positions that may be written to in a call with these arguments, one for each parameter."""
@@ -96,7 +99,8 @@ def restart_of(function: object) -> Restart:
         )
         writes = always | {position for position, _, _ in some}
         reason = "yields" if summary.yields else summary.reason
-        return Restart(reason and f"it {reason}", writes, summary.loops, summary.codes, some)
+        looping = frozenset(one.__code__ for one, found in program.done.items() if found.loops)
+        return Restart(reason and f"it {reason}", writes, summary.loops, summary.codes, some, looping)
     except Exception as error:  # what globals hold answers as it likes, and whatever fails here is not restartable
         codes = frozenset(describe.nested_code(body.__code__))
         everything = frozenset(range(len(parameters_of(body.__code__).names)))
