@@ -60,6 +60,8 @@ from farm.store.artifact import Miss, Stored, decode
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
 """How a pending can end without machine code and without a failure of the function."""
+TAKEN_S: Final = 0.005
+"""So long a call waits for the pool to take its job: 0.3 ms, if nobody else is busy."""
 LOCAL_GRACE_S: Final = 0.1
 """A guess. So long a Python body may run beside the compile that this process has to do itself."""
 Outcome = tuple[Origin, FunctionProfile] | Exception
@@ -181,6 +183,8 @@ class Settler:
         ticket.future.add_done_callback(
             lambda done: None if answered(done.result()) else taken(self._config(), done.result())
         )
+        if pending.by_call:  # a body that is busy would keep the pool's thread from it for 5 ms, several times
+            ticket.taken.wait(TAKEN_S)
         if pending.waited and (waited or not pending.at_once):  # by somebody who came before there was this ticket
             ticket.note_wait()
 

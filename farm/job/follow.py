@@ -338,6 +338,7 @@ class Body(Held):
             for name in (*keys, *(arguments.positional[:1] if known.value in pure.CALLING else ())):
                 if any(thing not in (PLAIN, OTHER) and not self._is_callable(thing) for thing in values[name]):
                     self._refuse(f"calls {known.label} with a function that cannot be followed")
+            self.codes |= pure.codes_of(known.value)
             if known.value is slice:
                 return {SLICE}
             plain = {OTHER} if known.value in pure.NO_NUMBERS else set[Object]()

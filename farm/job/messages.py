@@ -210,6 +210,8 @@ class Answer:
     job_id: int
     attempt: int
     answer: WorkerAnswer
+    grown_bytes: int = 0
+    """How much the worker's RSS has grown since its first answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,12 @@ def _effect_of_class(cls: type) -> Effect | None:
     return None
 
 
+def codes_of(value: Any) -> frozenset[types.CodeType]:
+    """What runs in Python when something pure is called, where that is known: a named tuple is made so."""
+    made = value.__new__ if isinstance(value, type) and issubclass(value, tuple) else None
+    return frozenset({made.__code__} if isinstance(made, types.FunctionType) else ())
+
+
 def _is_ufunc(value: object) -> bool:
     """A ufunc that runs C code: numpy's and scipy's are found under their own names."""
     if not isinstance(value, numpy.ufunc):

@@ -176,6 +176,8 @@ class Loop:
                 continue
             closing = closing or isinstance(entry, on.Close)
             self._handle(entry)
+            if isinstance(entry, on.Submitted) and (ticket := self.tickets.get(entry.job_id)) is not None:
+                ticket.taken.set()
         self._judge(time.monotonic())
         self._watch_writes()
         self.counts = self._schedule.counts()
@@ -317,7 +319,7 @@ class Loop:
             self._end_attempt(worker, AttemptEnd.BUSY if isinstance(message.answer, Busy) else AttemptEnd.ANSWERED)
             worker.job, worker.deadline, worker.idle_since = None, None, time.monotonic()
         self._handle(
-            on.Answered(worker.worker_id, message.job_id, message.attempt, message.answer, worker.growth_bytes())
+            on.Answered(worker.worker_id, message.job_id, message.attempt, message.answer, message.grown_bytes)
         )
 
     def _end_worker(self, worker: WorkerProcess, messages: Sequence[Message] = ()) -> None:
@@ -428,7 +430,7 @@ class Loop:
             self._lose_foreman(f"the foreman could not be started: {error}")
             return
         self._starter, self._starting = starter, Patience(starter.pid, self._times.start_s, now)
-        import psutil  # noqa: F401  # 27 ms that the first answer would wait for: here it waits for the foreman anyway
+        import psutil  # noqa: F401  # 27 ms, for the first look at memory: here they are beside the foreman's start
 
         if starter.channel is None:
             self._serve_starter(0)

@@ -101,10 +101,17 @@ class Channel:
 
     def drain(self) -> list[Message]:
         """All messages that are there. Of the dead, and of who is about to be ended: others may write for ever."""
-        return self.read(sys.maxsize)
+        return self._received(sys.maxsize, short_is_last=False)
 
-    def read(self, reads_max: int = READS_MAX) -> list[Message]:
-        """The messages that are there, after so many reads at the most; sets `at_end` at end of file."""
+    def read(self) -> list[Message]:
+        """The messages that are there, but for the rest of what floods; sets `at_end` at end of file.
+
+        A read that is not full was the last one: to find nothing would cost one more wait for the interpreter, 5 ms
+        while another thread is busy.
+        """
+        return self._received(READS_MAX, short_is_last=True)
+
+    def _received(self, reads_max: int, *, short_is_last: bool) -> list[Message]:
         messages: list[Message] = []
         for _ in range(reads_max):
             if self.at_end:
@@ -122,6 +129,8 @@ class Channel:
                 messages += self._decoder.feed(data)
             except BadMessage:
                 self.at_end = self.broken = True
+            if short_is_last and len(data) < READ_BYTES:
+                break
         return messages
 
     def close(self) -> None:
@@ -155,8 +164,6 @@ class WorkerProcess:
         """When its socket came to an end without a report from its starter."""
         self.killed = False
         self.killed_in_job = False
-        self.level_bytes: int | None = None
-        """What it used after its first job: growth counts from there."""
 
     def used_bytes(self, limit_bytes: int) -> int:
         """What the worker uses: RSS if that is under half the limit, else what ending it would free (USS).
@@ -165,13 +172,6 @@ class WorkerProcess:
         """
         used = self._memory_bytes("rss")
         return used if used <= limit_bytes // 2 else self._memory_bytes("uss")
-
-    def growth_bytes(self) -> int:
-        """How much its RSS has grown since the first time this was asked, right after its first job."""
-        used = self._memory_bytes("rss")
-        if self.level_bytes is None:
-            self.level_bytes = used
-        return used - self.level_bytes
 
     def _memory_bytes(self, what: str) -> int:
         if self.pid is None:

@@ -1,11 +1,13 @@
 """What the pool gives out: a ticket for each job, and events for a listener."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from farm.job.messages import FinalAnswer, Job
 from farm.pool.instructions import Called, Waited
@@ -84,6 +86,8 @@ class Ticket:
         self.future: Future[FinalAnswer] = SteadyFuture()
         self.future.set_running_or_notify_cancel()  # a future that the user can cancel has two owners
         self.submitted_at = time.monotonic()
+        self.taken: Final = threading.Event()
+        """Set once the pool's thread has seen it, and sent it if a worker was free."""
         self.attempts: list[Attempt] = []
         """Written by the pool's thread; whole before the future is done."""
         self._post = post
@@ -119,5 +123,6 @@ class Ticket:
 
     def finish(self, answer: FinalAnswer) -> None:
         """Give the answer; whatever a callback raises stays here."""
+        self.taken.set()
         with contextlib.suppress(BaseException):
             self.future.set_result(answer)

@@ -27,6 +27,7 @@ from farm.reasons import RefusalReason
 OOM_SCORE: Final = b"700"
 """So that the kernel ends a worker before the front."""
 READ_BYTES: Final = 1 << 16
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def resolve(name: str) -> Callable[..., object]:
@@ -52,6 +53,7 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
     """Be a worker until the front closes the socket. Output goes to the descriptor, or stays where it is."""
     _settle(output_fd=output_fd, parent_pid=parent_pid, nice=nice)
     jobs: queue.SimpleQueue[Compile] = queue.SimpleQueue()
+    first_bytes: int | None = None
     threading.Thread(target=_read, args=(sock, jobs), name="farm-worker-reader", daemon=True).start()
     while True:
         job = jobs.get()  # no bound: there is nothing else to do, and the reader ends the process
@@ -59,8 +61,12 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # a job can have put anything in their place
                 stream.flush()
+        used_bytes = _used_bytes()
+        if first_bytes is None:
+            first_bytes = used_bytes
         try:
-            sock.sendall(_framed(job, answer))  # no bound: the front reads when it can, and the reader sees its end
+            # No bound: the front reads when it can, and the reader sees its end.
+            sock.sendall(_framed(job, answer, used_bytes - first_bytes))
         except OSError:
             os._exit(0)
 
@@ -93,15 +99,24 @@ def _read(sock: socket.socket, jobs: "queue.SimpleQueue[Compile]") -> None:
         os._exit(0)
 
 
-def _framed(job: Compile, answer: WorkerAnswer) -> bytes:
+def _used_bytes() -> int:
+    """RSS of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read().split()[1]) * PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _framed(job: Compile, answer: WorkerAnswer, grown_bytes: int) -> bytes:
     """The answer for the wire; where it cannot be sent, that is the answer."""
     try:
-        return encode(Answer(job.job_id, job.attempt, answer))
+        return encode(Answer(job.job_id, job.attempt, answer, grown_bytes))
     except BadMessage as error:
         answer = Rejected(RefusalReason.TOO_LARGE, f"{type(answer).__name__}: {error}")
     except Exception as error:  # what a compile gives holds objects of the user
         answer = Rejected(RefusalReason.NOT_SERIALISABLE, f"{type(answer).__name__}: {told(error)}")
-    return encode(Answer(job.job_id, job.attempt, answer))
+    return encode(Answer(job.job_id, job.attempt, answer, grown_bytes))
 
 
 def _perform(task: str, job: Compile) -> WorkerAnswer:

@@ -129,6 +129,7 @@ class InlinePool:
     def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
         """Take a job. After `close` it is answered with Cancelled."""
         ticket = Ticket(next(self._ids), job, self._note)
+        ticket.taken.set()
         with self._lock:
             closed = self._closed
             holds = not closed and self.held and not waited

@@ -219,7 +219,7 @@ class Row:
             return None
         if very_first:
             return numbas + VERY_FIRST_EXTRA_S
-        pythons = self.runs[PYTHON].median
+        pythons = None if self.runs[PYTHON].failure else self.runs[PYTHON].median
         return FACTOR * (numbas if pythons is None else min(pythons, numbas)) + EXTRA_S
 
     def ratio(self, *, very_first: bool) -> float:

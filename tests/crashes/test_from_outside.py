@@ -189,7 +189,7 @@ def test_a_worker_does_its_jobs_and_is_recycled_and_nothing_else_is_counted(
         for number in range(4):
             function = barn.njit(doing(deeds.nothing, number), mode="strict")
             assert function(BIG) == COMPILED
-            eventually(lambda told=number + 1: len(barn.finished) == told)  # type: ignore[misc]  # after it is installed
+            eventually(lambda barn=barn, told=number + 1: len(barn.finished) == told)  # type: ignore[misc]
         first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second != third == fourth
         assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 2}
@@ -200,7 +200,7 @@ def test_a_worker_that_has_grown_is_recycled_and_nothing_else_is_counted(tmp_pat
         for number, keeps in enumerate((0, 0, GROWTH_MAX_BYTES // deeds.MIB + 50, 0)):
             function = barn.njit(doing(deeds.keep_memory, keeps, number), mode="strict")
             assert function(BIG) == COMPILED
-            eventually(lambda told=number + 1: len(barn.finished) == told)  # type: ignore[misc]  # after it is installed
+            eventually(lambda barn=barn, told=number + 1: len(barn.finished) == told)  # type: ignore[misc]
         first, second, third, fourth = [event.worker for event in barn.finished]
         assert first == second == third != fourth
         assert {what: number for what, number in barn.counted().items() if number} == {"compiled": 4, "recycled": 1}

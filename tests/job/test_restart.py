@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 import refused_bodies  # noqa: F401  # its cases
-from bodies import CASES, Case, hooked
+from bodies import CASES, Case, Point, hooked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernels import kernels
@@ -89,6 +89,28 @@ def test_codes_are_those_of_the_body_of_what_is_in_it_and_of_what_it_calls() -> 
     found = restart_of(calls)
     assert found.reason is None
     assert found.codes == {calls.__code__, nested, hooked.py_func.__code__, sums.__code__}
+
+
+def test_what_makes_a_named_tuple_belongs_to_the_codes() -> None:
+    def turned(a: Any) -> Any:
+        return Point(a.y, a.x)
+
+    found = restart_of(turned)
+    assert found.reason is None and found.codes == {turned.__code__, Point.__new__.__code__}
+
+
+def test_which_of_the_callees_loop_is_known() -> None:
+    def part(a: Any) -> Any:
+        return a + 1
+
+    def calls(a: Any) -> Any:
+        return part(a) + sums(a)
+
+    def among_others(a: Any) -> Any:
+        return part(a) + calls(a)
+
+    assert restart_of(among_others).looping == {among_others.__code__, calls.__code__, sums.__code__}
+    assert restart_of(part).looping == frozenset()
 
 
 def test_a_dispatcher_is_its_python_function() -> None:

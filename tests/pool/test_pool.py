@@ -232,6 +232,18 @@ def test_an_idle_foreman_leaves_and_comes_back_with_the_next_job() -> None:
         pool.close(0)
 
 
+def test_a_job_is_taken_at_once_whether_a_worker_is_free_or_not(pool: Pool, tmp_path: Path) -> None:
+    os.mkfifo(gate := tmp_path / "gate")
+    tickets = [send(pool, f"gate:{gate}") for _ in range(4)]
+    for one in tickets:
+        assert one.taken.wait(60)
+    assert not any(one.future.done() for one in tickets)
+    for _ in tickets:  # one at a time passes
+        open(gate, "wb").close()
+    pool.close(0)
+    assert send(pool, "echo:").taken.is_set()  # refused
+
+
 def test_a_worker_that_has_grown_is_replaced() -> None:
     pool = make(workers_max=1, growth_max_bytes=100 << 20)
     try:

@@ -16,7 +16,7 @@ from farm.job import messages
 from farm.job.messages import FRAME, MESSAGE_MAX_BYTES, Built, Died, Job, Rejected, TimedOut, encode
 from farm.pool import process
 from farm.pool.pool import Pool
-from farm.pool.process import READS_MAX, WRITES_MAX, Channel, Output
+from farm.pool.process import READ_BYTES, READS_MAX, WRITES_MAX, Channel, Output
 from farm.pool.ticket import Ticket
 from farm.reasons import RefusalReason
 
@@ -80,6 +80,7 @@ class Endless:
 
     def __init__(self) -> None:
         self.sent: list[object] = []
+        self.reads = 0
 
     def setblocking(self, _: bool) -> None:
         pass
@@ -88,8 +89,11 @@ class Endless:
         self.sent.append(data.obj)
         return 1000
 
-    def recv(self, _: int) -> bytes:
-        return encode(messages.Ping())
+    def recv(self, size: int) -> bytes:
+        """A row of messages, cut where the reader's buffer ends."""
+        ping, at = encode(messages.Ping()), self.reads * size
+        self.reads += 1
+        return (ping * (size // len(ping) + 2))[at % len(ping) :][:size]
 
 
 def test_neither_a_large_message_nor_a_talkative_worker_keeps_the_thread() -> None:
@@ -99,7 +103,9 @@ def test_neither_a_large_message_nor_a_talkative_worker_keeps_the_thread() -> No
     channel.send(messages.Compile(1, 1, "f", bytes(MIB)))
     assert channel.has_output and len(endless.sent) == WRITES_MAX
     assert len(set(map(id, endless.sent))) == 1
-    assert channel.read() == [messages.Ping()] * READS_MAX
+    read = channel.read()
+    assert endless.reads == READS_MAX
+    assert read == [messages.Ping()] * (READS_MAX * READ_BYTES // len(encode(messages.Ping())))
 
 
 def test_output_without_an_end_does_not_keep_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
