@@ -53,7 +53,10 @@ only so that a job that the kernel kills for ever comes to an end. So does the l
 compile can bring about: while others are answered in between, it would go on like that for ever.
 """
 
+import heapq
 import signal
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -98,10 +101,46 @@ class _Job:
     mismatches: int = 0
     resting: bool = False
     worker: int | None = None
+    place: tuple[int, int, int] | None = None
+    """Its order when it was put in line last; None while it is not."""
 
     def order(self) -> tuple[int, int, int]:
         """Waited-for first, then on-demand by calls, then batch; the older first among equals."""
         return (0 if self.waited else 2 if self.batch else 1, -self.calls, self.id)
+
+
+class _Line:
+    """Jobs that may be given to a worker now, in their order. What an event costs does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[tuple[int, int, int], _Job]] = []
+        """A heap. An entry whose order is not its job's place is one that the job has left. Orders differ by the id."""
+
+    def put(self, job: _Job) -> None:
+        """Add it, or put it where it belongs now."""
+        place = job.order()
+        if place != job.place:
+            job.place = place
+            heapq.heappush(self._entries, (place, job))
+
+    @staticmethod
+    def leave(job: _Job) -> None:
+        """It runs, rests or is over."""
+        job.place = None
+
+    def in_order(self) -> Generator[_Job, None, None]:
+        """The jobs, the first first, as long as somebody asks. Who is still in line afterwards stays there."""
+        passed = []
+        try:
+            while self._entries:
+                place, job = entry = heapq.heappop(self._entries)
+                if job.place == place:
+                    passed.append(entry)
+                    yield job
+        finally:
+            for entry in passed:
+                if entry[1].place == entry[0]:
+                    heapq.heappush(self._entries, entry)
 
 
 @dataclass(slots=True)
@@ -148,6 +187,9 @@ class Schedule:
         self._jobs_max = jobs_max
         self._growth_max_bytes = growth_max_bytes
         self._jobs: dict[int, _Job] = {}
+        self._line = _Line()
+        """Those of the jobs that are queued and do not rest."""
+        self._resting: dict[int, _Job] = {}
         self._workers: dict[int, _Worker] = {}
         self._worker_ids = 0
         self._foreman = _Foreman.DOWN
@@ -170,6 +212,7 @@ class Schedule:
                 if job := self._jobs.get(job_id):
                     job.calls += 1
                     job.batch = False
+                    self._put_in_line(job)
             case on.WorkerStarted(worker_id):
                 if worker := self._workers.get(worker_id):
                     worker.started = True
@@ -195,8 +238,10 @@ class Schedule:
                     self._foreman = _Foreman.DOWN
                     self._out.append(on.StopForeman())
             case on.Tick():
-                for job in self._jobs.values():
+                rested, self._resting = self._resting, {}
+                for job in rested.values():
                     job.resting = False
+                    self._put_in_line(job)
             case on.Drain():
                 self._open = False
                 self._cancel_queued("the pool is being closed", but_for_store=True)
@@ -208,13 +253,13 @@ class Schedule:
     @property
     def resting(self) -> bool:
         """Whether a Tick would change anything."""
-        return any(job.resting for job in self._jobs.values())
+        return bool(self._resting)
 
     def counts(self) -> Counts:
         """Workers by state, and queued jobs."""
         busy = sum(worker.job is not None for worker in self._workers.values())
         idle = sum(worker.started and worker.job is None for worker in self._workers.values())
-        return Counts(idle, busy, sum(job.worker is None for job in self._jobs.values()))
+        return Counts(idle, busy, len(self._jobs) - busy)
 
     def _submit(self, event: on.Submitted) -> None:
         if event.job_id in self._jobs:
@@ -223,7 +268,8 @@ class Schedule:
             self._out.append(on.FinishJob(event.job_id, Cancelled("the pool is closed")))
             return
         batch = event.batch and not event.waited
-        self._jobs[event.job_id] = _Job(event.job_id, event.waited, batch, event.fresh, event.for_store)
+        job = self._jobs[event.job_id] = _Job(event.job_id, event.waited, batch, event.fresh, event.for_store)
+        self._put_in_line(job)
 
     def _wait(self, job_id: int) -> None:
         job = self._jobs.get(job_id)
@@ -234,6 +280,7 @@ class Schedule:
         if worker and worker.nice and self._open:
             self._kill(worker)
             job.worker = None
+        self._put_in_line(job)
 
     def _answer(self, event: on.Answered) -> None:
         job, worker = self._jobs.get(event.job_id), self._workers.get(event.worker_id)
@@ -257,6 +304,7 @@ class Schedule:
             and self._open
         ):
             job.mismatches = 1
+            self._put_in_line(job)
         else:
             self._finish(job, event.answer)
 
@@ -308,7 +356,7 @@ class Schedule:
         self._open = False
         for worker in list(self._workers.values()):
             if worker.job is not None:
-                self._jobs[worker.job].worker = None
+                self._jobs[worker.job].worker = None  # to be cancelled with the others
             self._kill(worker)
         self._cancel_queued("the pool was closed")
 
@@ -316,6 +364,15 @@ class Schedule:
         job.worker, job.resting = None, resting
         if not self._open:
             self._finish(job, Cancelled("the pool is being closed"))
+        elif resting:
+            self._resting[job.id] = job
+        else:
+            self._put_in_line(job)
+
+    def _put_in_line(self, job: _Job) -> None:
+        """Where its order says, if it waits for a worker."""
+        if job.worker is None and not job.resting:
+            self._line.put(job)
 
     def _cancel_queued(self, detail: str, *, but_for_store: bool = False) -> None:
         for job in list(self._jobs.values()):
@@ -324,6 +381,8 @@ class Schedule:
 
     def _finish(self, job: _Job, answer: FinalAnswer) -> None:
         del self._jobs[job.id]
+        self._resting.pop(job.id, None)
+        self._line.leave(job)
         self._out.append(on.FinishJob(job.id, answer))
 
     def _kill(self, worker: _Worker, *, recycled: bool = False) -> None:
@@ -336,32 +395,38 @@ class Schedule:
             self._out.append(on.StartForeman(self._foreman_failures))
 
     def _assign(self) -> None:
-        queue = sorted((job for job in self._jobs.values() if job.worker is None), key=_Job.order)
-        if not queue:  # once it is closed, what is for the store alone is all there is
+        running = [self._jobs[worker.job] for worker in self._workers.values() if worker.job is not None]
+        if len(running) == len(self._jobs):  # once it is closed, what is for the store alone is all there is
             return
         if self._foreman is not _Foreman.UP:
             self._want_foreman()
             return
         free = [worker for worker in self._workers.values() if worker.job is None]
         batch_room = max(1, self._workers_max - 1)
-        batch_room -= sum(job.batch and job.worker is not None for job in self._jobs.values())
-        for job in queue:
-            if job.resting or (job.batch and batch_room <= 0):
-                continue
-            worker = self._worker_for(job, free)
-            if worker is None:
-                continue
-            batch_room -= job.batch
-            if worker.started:
-                job.attempt += 1
-                job.worker, worker.job = worker.id, job.id
-                self._out.append(on.SendJob(worker.id, job.id, job.attempt))
+        batch_room -= sum(job.batch for job in running)
+        with closing(self._line.in_order()) as line:
+            for job in line:
+                if job.batch and batch_room <= 0:  # batch comes last
+                    break
+                worker = self._worker_for(job, free)
+                if worker is None and not free:  # nobody after it is better off
+                    break
+                if worker is None:
+                    continue
+                batch_room -= job.batch
+                if worker.started:
+                    self._line.leave(job)
+                    job.attempt += 1
+                    job.worker, worker.job = worker.id, job.id
+                    self._out.append(on.SendJob(worker.id, job.id, job.attempt))
 
     def _for_store_alone(self) -> _Worker | None:
         """A worker whose job nobody wants now; the job is queued again."""
-        for job in self._jobs.values():
-            if job.for_store and job.worker is not None:
-                worker, job.worker = self._workers[job.worker], None
+        for worker in self._workers.values():
+            job = None if worker.job is None else self._jobs[worker.job]
+            if job is not None and job.for_store:
+                job.worker, worker.job = None, None
+                self._put_in_line(job)
                 return worker
         return None
 
