@@ -260,7 +260,7 @@ class _Run:
                 (*label, request.detail), _row(label, _OUTCOMES[request.problem], detail=request.detail)
             )
             return
-        self.flags.add(HandedDown.of_function(request.dispatcher.targetoptions, request.caller_flags))
+        self.flags.update(HandedDown.of_function(request.dispatcher.targetoptions, request.caller_flags))
         for text, cpu in self.cpus.items():
             self._add_for(request, text, cpu)
 

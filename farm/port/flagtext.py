@@ -75,12 +75,17 @@ class HandedDown:
         return cls(tuple(sorted(map(str, fastmath))), error_model)
 
     @classmethod
-    def of_function(cls, options: Mapping[str, Any], flags_of_caller: Any | None) -> "HandedDown":
-        """Of a function with these options, compiled by itself or for a caller."""
+    def of_function(cls, options: Mapping[str, Any], flags_of_caller: Any | None) -> "tuple[HandedDown, ...]":
+        """Of a function with these options, compiled by itself or for a caller.
+
+        With parallel=True there are two: numba compiles parallel loops under error_model="numpy", and what they call.
+        """
         flags = compiler.Flags()
         with inherited_flags(flags_of_caller):
             registry.cpu_target.options.parse_as_flags(flags, dict(options))
-        return cls(tuple(sorted(map(str, flags.fastmath.flags))), str(flags.error_model))
+        fastmath = tuple(sorted(map(str, flags.fastmath.flags)))
+        models = [str(flags.error_model), *(["numpy"] if flags.auto_parallel.enabled else [])]
+        return tuple(cls(fastmath, one) for one in dict.fromkeys(models))
 
     def options(self) -> dict[str, Any]:
         """As a decorator takes them."""

@@ -118,7 +118,15 @@ def test_the_flags_of_what_is_prewarmed_with_it_count(tmp_path: Path, monkeypatc
 def test_flags_as_text_and_as_options_are_the_same_and_are_what_numba_hands_down(text, options, written) -> None:
     found = read_flags(text)
     assert found == flags_of(options) and str(found) == written
-    assert HandedDown.of_function({"nopython": True, "boundscheck": None, **found.options()}, None) == found
+    assert HandedDown.of_function({"nopython": True, "boundscheck": None, **found.options()}, None) == (found,)
+
+
+def test_parallel_loops_call_numbas_own_under_an_error_model_of_theirs() -> None:
+    assert HandedDown.of_function({"parallel": True, "fastmath": True}, None) == (
+        HandedDown(("fast",)),
+        HandedDown(("fast",), "numpy"),
+    )
+    assert HandedDown.of_function({"parallel": True, "error_model": "numpy"}, None) == (HandedDown((), "numpy"),)
 
 
 @pytest.mark.parametrize(
