@@ -21,12 +21,14 @@ from farm.observe.listeners import Listener
 from farm.observe.stats import FunctionStats, Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
     from farm.ahead.prewarm import PrewarmReport, Tell
+    from farm.ahead.program import Program
     from farm.ahead.recording import Recording
+    from farm.ahead.sources import Source
     from farm.front.batch import Progress, Report
     from farm.front.report import Report as Timeline
 
@@ -37,6 +39,7 @@ __all__ = [  # noqa: RUF022 - grouped as a reader needs them
     "compile_all",
     "record",
     "prewarm",
+    "prewarm_library",
     "explain",
     "report",
     "start",
@@ -101,17 +104,67 @@ def prewarm(
         The program that `__main__` in a manifest is: a file, or what `python -m` runs.
     """
     from farm.ahead.prewarm import prewarm
-    from farm.ahead.program import Program
-    from farm.ahead.sources import sources_of
 
-    program = None if script is None and module is None else Program(script, module)
-    more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
-    sources = sources_of([*([source] if isinstance(source, (str, tuple)) else source), *more], program)
     return prewarm(
-        sources,
+        _sources(source, module, program := _program(script, module)),
         cpus=cpus,
         workers=workers,
         program=program,
+        dry_run=dry_run,
+        check=check,
+        progress=progress,
+    )
+
+
+def _program(script: "Path | None", module: str | None) -> "Program | None":
+    from farm.ahead.program import Program
+
+    return None if script is None and module is None else Program(script, module)
+
+
+def _sources(source: Any, module: str | None, program: "Program | None") -> "list[Source]":
+    from farm.ahead.sources import sources_of
+
+    given = [source] if isinstance(source, (str, tuple)) else source
+    more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
+    return sources_of([*given, *more], program)
+
+
+def prewarm_library(
+    *,
+    flags: "Iterable[str | Mapping[str, Any]]" = (),
+    source: Any = None,
+    cpus: "Sequence[str]" = ("host",),
+    workers: int | None = None,
+    script: "Path | None" = None,
+    module: str | None = None,
+    dry_run: bool = False,
+    check: bool = False,
+    progress: "Tell | None" = None,
+) -> "PrewarmReport":
+    """Compile numba's own functions that real code uses most into the store, once for a machine or an image.
+
+    Parameters
+    ----------
+    flags
+        The pack is made for functions with default flags. Each of these is a set of others to make it for as well, as
+        options of a decorator (`{"fastmath": True, "error_model": "numpy"}`) or as text
+        (`"fastmath,error_model=numpy"`).
+    source, script, module
+        As for `prewarm`: they are compiled too, and the pack is made for the flags of their functions as well.
+
+    The other parameters, and what is raised, are those of `farm.ahead.prewarm.prewarm`; FlagsError for wrong flags.
+    """
+    from farm.ahead.library import flags_of
+    from farm.ahead.prewarm import prewarm
+
+    given = [flags] if isinstance(flags, (str, dict)) else flags
+    return prewarm(
+        _sources([] if source is None else source, module, program := _program(script, module)),
+        cpus=cpus,
+        workers=workers,
+        program=program,
+        library=[flags_of(one) for one in given],
         dry_run=dry_run,
         check=check,
         progress=progress,

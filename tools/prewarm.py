@@ -5,6 +5,7 @@ compiled; 2 for wrong usage or a wrong setting.
 """
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 import farm
+from farm.ahead.library import PREFIX, FlagsError
 from farm.ahead.prewarm import FAILURES, Outcome, PrewarmInterrupted, PrewarmProgress, PrewarmReport, PrewarmRow
 from farm.ahead.program import Program
 from farm.ahead.sources import SourceError
@@ -22,18 +24,28 @@ from farm.tools.page import size_text
 from farm.tools.settings import JSON_OPTION, SettingError, cache_dir_option, settings, warnings_as_lines
 from farm.tools.table import print_json, print_table
 
-WRONG_USAGE = (ConfigError, CpuError, SignatureError, SourceError)
+WRONG_USAGE = (ConfigError, CpuError, FlagsError, SignatureError, SourceError)
+QUIET = frozenset({Outcome.COMPILED, Outcome.THERE})
+"""What is in no table for people, if the pack has it: hundreds of lines that say nothing went wrong."""
 EPILOG = """\b
 Example:
   farm run --record farm.jsonl program.py     # write down what the program uses
   farm prewarm farm.jsonl --script program.py # compile it, here or on another machine
   farm prewarm farm.jsonl --script program.py --check
   farm prewarm shop 'shop.prices:total' 'float64(float64[::1])' --cpu x86-64-v3
+  farm prewarm --library --flags fastmath     # numba's own functions, once for a machine
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@click.option("--library", is_flag=True, help="Compile what programs use most of numba's own functions, too.")
+@click.option(
+    "--flags",
+    multiple=True,
+    metavar="FLAGS",
+    help="With --library: for callers with these flags as well (fastmath, error_model=numpy); repeatable.",
+)
 @click.option("--cpu", "cpus", multiple=True, metavar="CPU", help="Compile for this CPU; repeatable. Default: host.")
 @click.option("--workers", metavar="N", help="How many processes compile, instead of FARM_WORKERS.")
 @click.option("--script", metavar="FILE", help="The program that __main__ in a manifest is. It is run as an import.")
@@ -44,6 +56,8 @@ Example:
 @cache_dir_option
 def prewarm(
     sources: tuple[str, ...],
+    library: bool,
+    flags: tuple[str, ...],
     cpus: tuple[str, ...],
     workers: str | None,
     script: str | None,
@@ -58,6 +72,10 @@ def prewarm(
     A SOURCE is a manifest (x.jsonl) that `farm run --record` or `farm.record` wrote; a package, for the explicit
     signatures in it and the farm-manifest.jsonl beside its modules; or module:function, with signatures after it.
 
+    --library is for a machine or an image, whatever runs there: sorting, reductions, linear algebra, lists and
+    dictionaries, text, random numbers, for the usual types. numba compiles these anew for callers with other flags:
+    --flags names some, and the flags of functions that a SOURCE gives count by themselves.
+
     Modules that a source names are imported, and a manifest may hold pickles: trust it as you trust a program.
 
     What is in the store already is left alone: run it again after an interruption, and it goes on.
@@ -67,12 +85,14 @@ def prewarm(
     """
     if script is not None and module is not None:
         raise click.UsageError("give --script or -m, not both: a process has one main module")
-    if not (sources or script or module):
-        raise click.UsageError("give a manifest, a package or module:function, or --script or -m")
+    if not (sources or script or module or library):
+        raise click.UsageError("give a manifest, a package or module:function, or --script, -m or --library")
+    if flags and not library:
+        raise click.UsageError("--flags says what numba's own functions are compiled for: give --library with it")
     program = None if script is None and module is None else Program(None if script is None else Path(script), module)
     try:
         with _settings(cache_dir, workers), warnings_as_lines(), own_directory_on_path():
-            report = _prewarm(_paired(sources), cpus, program, dry_run=dry_run, check=check)
+            report = _prewarm(_paired(sources), cpus, program, flags if library else None, dry_run=dry_run, check=check)
     except PrewarmInterrupted as interrupted:
         _print(interrupted.report, as_json)
         click.echo("Error: interrupted; what is compiled is kept: run it again to go on", err=True)
@@ -89,11 +109,18 @@ def prewarm(
 
 
 def _prewarm(
-    sources: Sequence[Any], cpus: tuple[str, ...], program: Program | None, *, dry_run: bool, check: bool
+    sources: Sequence[Any],
+    cpus: tuple[str, ...],
+    program: Program | None,
+    flags: Sequence[str] | None,
+    *,
+    dry_run: bool,
+    check: bool,
 ) -> PrewarmReport:
+    call = farm.prewarm if flags is None else functools.partial(farm.prewarm_library, flags=flags)
     with contextlib.redirect_stdout(sys.stderr), _display() as show:  # what modules print while they are imported
-        return farm.prewarm(
-            sources,
+        return call(
+            source=sources,
             cpus=cpus or ("host",),
             script=None if program is None else program.script,
             module=None if program is None else program.module,
@@ -173,7 +200,8 @@ def _print(report: PrewarmReport, as_json: bool) -> None:
     if as_json:
         print_json({"rows": [_as_json(row) for row in report.rows], "counts": _counts(report)})
         return
-    if report.rows:
+    shown = [row for row in report.rows if not (row.function.startswith(PREFIX) and row.outcome in QUIET)]
+    if shown:
         rows = [
             (
                 row.function,
@@ -183,7 +211,7 @@ def _print(report: PrewarmReport, as_json: bool) -> None:
                 "" if row.size_bytes is None else size_text(row.size_bytes),
                 f"{row.outcome.value}: {' '.join(row.detail.split())}" if row.detail else row.outcome.value,
             )
-            for row in report.rows
+            for row in shown
         ]
         headings = ("function", "signature", "cpu", "seconds", "size", "result")
         print_table(headings, rows, right=frozenset({"seconds", "size"}))
@@ -199,6 +227,8 @@ def _as_json(row: PrewarmRow) -> dict[str, Any]:
         "failed": row.outcome in FAILURES,
         "seconds": row.seconds,
         "size_bytes": row.size_bytes,
+        "callees": row.callees,
+        "callees_compiled": row.callees_compiled,
         "detail": row.detail,
         "key": row.key,
     }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from farm.ahead import library as pack
 from farm.ahead.manifest import ManifestEntry
 from farm.ahead.program import Program, as_main
 from farm.ahead.sources import Problem, ProgramSource, Request, Source, request_of
@@ -35,6 +36,7 @@ from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.cpu import Cpu, parse
+from farm.port.flagtext import HandedDown
 from farm.port.load import made_for_cpu
 from farm.port.role import collecting, collects, compiles_for_others
 from farm.port.target import inherited_flags
@@ -82,6 +84,9 @@ class PrewarmRow:
         What the compile took, whenever that was; None if that is not known.
     size_bytes
         Of the artifact.
+    callees, callees_compiled
+        How many functions the compile asked for, numba's own included, and how many of these the store had not. A
+        worker that has one in memory does not ask again. None if nothing was compiled.
     detail
         Why there is none.
     """
@@ -92,6 +97,8 @@ class PrewarmRow:
     outcome: Outcome
     seconds: float | None = None
     size_bytes: int | None = None
+    callees: int | None = None
+    callees_compiled: int | None = None
     detail: str = ""
     key: str | None = None
 
@@ -150,6 +157,7 @@ def prewarm(
     cpus: Sequence[str] = (HOST,),
     workers: int | None = None,
     program: Program | None = None,
+    library: Iterable[HandedDown] | None = None,
     dry_run: bool = False,
     check: bool = False,
     progress: Tell | None = None,
@@ -164,6 +172,8 @@ def prewarm(
         How many processes compile; by default as many as the farm's settings say.
     program
         Whose main module is run, under another name, for what belongs to `__main__`.
+    library
+        Compile the library pack too, under these flags, the default ones, and those of what the sources ask for.
     dry_run
         Look up everything and compile nothing.
     check
@@ -178,7 +188,7 @@ def prewarm(
         return PrewarmReport(())
     wanted = {text: None if text == HOST else parse(text) for text in dict.fromkeys(cpus)}
     run = _Run(wanted, workers, dry_run, check, progress)
-    run.gather(sources, program)
+    run.gather(sources, program, library)
     return run.finish()
 
 
@@ -199,6 +209,7 @@ class _Job:
     label: tuple[str, str, str]
     functor: CompileFunctor
     config: Config
+    optional: bool = False
     ticket: Ticket | None = None
 
 
@@ -215,10 +226,14 @@ class _Run:
     seconds: list[float] = field(default_factory=list)
     """Of compiles, from the store and from this run."""
     seen: set[tuple[Config, str]] = field(default_factory=set)
+    flags: set[HandedDown] = field(default_factory=set)
+    """Those under which what was asked for calls numba's library."""
 
     # -- before anything is compiled -------------------------------------------------------------------
 
-    def gather(self, sources: Iterable[Source], program: Program | None) -> None:
+    def gather(
+        self, sources: Iterable[Source], program: Program | None, library: Iterable[HandedDown] | None = None
+    ) -> None:
         """Find out what to compile, and which of it the store has. `__main__` is the program's meanwhile."""
         sources = list(sources)
         with ExitStack() as stack:
@@ -233,6 +248,10 @@ class _Run:
             for source in sources:
                 for one in source.requests():
                     self._add(one)
+            if library is not None:
+                default = HandedDown()
+                for one in pack.requests([default, *sorted({*library, *self.flags} - {default}, key=str)]):
+                    self._add(one)
 
     def _add(self, request: Request) -> None:
         if request.problem is not None:
@@ -241,6 +260,7 @@ class _Run:
                 (*label, request.detail), _row(label, _OUTCOMES[request.problem], detail=request.detail)
             )
             return
+        self.flags.update(HandedDown.of_function(request.dispatcher.targetoptions, request.caller_flags))
         for text, cpu in self.cpus.items():
             self._add_for(request, text, cpu)
 
@@ -274,7 +294,7 @@ class _Run:
         elif config.readonly:
             raise ConfigError("readonly", True, "False: a prewarm writes into the store")
         else:
-            self.jobs[(*label, key)] = _Job(label, functor, config)
+            self.jobs[(*label, key)] = _Job(label, functor, config, request.optional)
 
     def _config(self, dispatcher: Any) -> Config:
         """The settings of the farm that compiles this function in its program."""
@@ -309,7 +329,7 @@ class _Run:
         try:
             for number, row in enumerate(list(self.rows.values()), 1):
                 self._tell(number, total, row)
-            for place in sorted(self.jobs):
+            for place in list(self.jobs):
                 self._submit(place, self.jobs[place], answered)
             while self.jobs:
                 try:
@@ -354,8 +374,15 @@ class _Run:
                 nested = sum(one.artifact_bytes for one in answer.nested)
                 self._supply(job.config).note_published(job.config, answer.artifact_bytes + nested)
                 self.seconds.append(answer.compile_s)
-                size = answer.artifact_bytes
-                return replace(row, outcome=Outcome.COMPILED, seconds=answer.compile_s, size_bytes=size)
+                made = sum(one.origin is wire.Origin.COMPILED for one in answer.nested)
+                return replace(
+                    row,
+                    outcome=Outcome.COMPILED,
+                    seconds=answer.compile_s,
+                    size_bytes=answer.artifact_bytes,
+                    callees=len(answer.nested),
+                    callees_compiled=made,
+                )
             case wire.Built():  # as somebody else's callee, or by another process
                 return self._found_later(row, job)
             case wire.Failed(literal_args=tuple() as positions):
@@ -363,7 +390,9 @@ class _Run:
                 return replace(row, outcome=Outcome.SKIPPED, detail=detail)
             case wire.Failed(kind, text, packed):
                 error = failure.unpack(packed) if packed else None
-                return replace(row, detail=failure.headline(error or CompileFailed(job.label[0], kind, text)))
+                outcome = Outcome.SKIPPED if job.optional else Outcome.FAILED
+                detail = failure.headline(error or CompileFailed(job.label[0], kind, text))
+                return replace(row, outcome=outcome, detail=detail)
             case wire.Rejected(reason, detail):
                 return replace(row, outcome=Outcome.REFUSED, detail=f"{reason.value}: {detail}")
             case wire.Cancelled(detail):

@@ -1,6 +1,6 @@
 """Sources: where a prewarm learns what to compile. Each gives requests; what cannot be asked for is one with a problem.
 
-A further kind, numba's own functions for example, is one more class with these two methods.
+A further kind is one more class with these two methods.
 """
 
 import contextlib
@@ -39,7 +39,10 @@ class Problem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One function with one signature, ready to be asked for unless there is a problem."""
+    """One function with one signature, ready to be asked for unless there is a problem.
+
+    An `optional` one is skipped if it does not compile: nobody is known to need it.
+    """
 
     function: str
     signature: str
@@ -49,6 +52,7 @@ class Request:
     caller_flags: Any | None = None
     problem: Problem | None = None
     detail: str = ""
+    optional: bool = False
 
 
 class Source(Protocol):

@@ -5,7 +5,7 @@ scheduler takes the CPU away in the middle of things: hence the busy processes. 
 its own, since a race at first use (imports, the first worker, a new directory) has one chance in a process.
 A failed round prints what pytest said, and the others still run. After the rounds come thousands of random edits
 (`tests/fuzz/many.py`), ten thousand switches (`tests/switching/many.py`) and the attacks with many rounds
-(`tests/attacks/run.py --long`), without busy processes.
+(`tests/attacks/run.py --long`), and the whole library pack (`tests/bench/whole_pack.py`), without busy processes.
 The exit code is 1 if any of it failed.
 """
 
@@ -76,8 +76,18 @@ def run_attacks(time_max_s: float) -> bool:
         return True
 
 
+def run_pack(time_max_s: float) -> bool:
+    """Whether a recipe of the library pack does not compile, or what it is for is compiled all the same."""
+    command = [sys.executable, str(ROOT / "tests" / "bench" / "whole_pack.py")]
+    try:
+        return time_max_s > 0 and subprocess.run(command, cwd=ROOT, timeout=time_max_s).returncode != 0
+    except subprocess.TimeoutExpired:
+        print(f"the library pack was not made within {time_max_s:g} s")
+        return True
+
+
 def main() -> int:
-    """Run the rounds, the edits, the switches and the attacks; the exit code."""
+    """Run the rounds, the edits, the switches, the attacks and the library pack; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--busy", type=int, default=2, help="busy processes beside the tests")
@@ -85,6 +95,7 @@ def main() -> int:
     parser.add_argument("--edits-max-s", type=float, default=1800.0, help="end them after so many seconds")
     parser.add_argument("--switches", type=int, default=10_000, help="switches of Python bodies; 0 for none")
     parser.add_argument("--attacks-max-s", type=float, default=7200.0, help="the attacks must end by then; 0 for none")
+    parser.add_argument("--pack-max-s", type=float, default=1800.0, help="so long for the library pack; 0 for none")
     parser.add_argument("--marker", default="concurrency", help="which tests: a pytest marker expression")
     options = parser.parse_args()
     failed = 0
@@ -102,6 +113,7 @@ def main() -> int:
         run_edits(options.edits, options.edits_max_s),
         run_switches(options.switches),
         run_attacks(options.attacks_max_s),
+        run_pack(options.pack_max_s),
     )
     return 1 if failed or any(others) else 0
 

@@ -206,7 +206,7 @@ def test_a_script_is_run_as_an_import_and_is_main_afterwards(shell, library: str
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), 2, "give a manifest, a package or module:function, or --script or -m"),
+        ((), 2, "give a manifest, a package or module:function, or --script, -m or --library"),
         (("--script", "a", "-m", "b"), 2, "not both: a process has one main module"),
         (("a/b",), 2, "Error: 'a/b' is neither a manifest (x.jsonl), nor module:function, nor a package that can be"),
         (("none.jsonl",), 1, "Error: manifest none.jsonl: it cannot be read: No such file or directory"),
