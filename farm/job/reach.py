@@ -32,7 +32,6 @@ import numpy
 from farm.errors import NotShippable
 from farm.job.canonical import encode
 from farm.job.classes import NAMES_IGNORED, attributes
-from farm.job.differs import differs_in_python as differs_in_python
 from farm.port import describe, standin
 from farm.port.registry import Registration, registrations
 from farm.reasons import RefusalReason
@@ -70,8 +69,6 @@ class Reached:
         The foreign numba extensions that can change the code.
     symbols
         Names of the external functions that the code calls.
-    differs_in_python
-        What the function reaches that does not run, or means something else, as plain Python; or None.
     """
 
     description: bytes
@@ -81,7 +78,6 @@ class Reached:
     imports: tuple[str, ...]
     registrations: tuple[Registration, ...]
     symbols: tuple[str, ...]
-    differs_in_python: str | None
 
 
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
@@ -106,7 +102,6 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.imports)),
                 entered,
                 tuple(sorted(walk.symbols)),
-                differs_in_python(function, known),
             )
         names, entered = names | walk.found, more
         positions, in_module, whole = walk.positions, walk.in_module, walk.whole

@@ -3,6 +3,7 @@
 All of it is handed out as plain strings and numbers, ready for a key. Nothing here compiles.
 """
 
+import functools
 import itertools
 import platform
 import secrets
@@ -114,13 +115,20 @@ def settings() -> dict[str, Plain]:
     """
     config.reload_config()
     found: dict[str, Plain] = {}
-    for name in dir(config):
-        if not name.isupper() or name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")) or name in WITHOUT_EFFECT_ON_CODE:
-            continue
-        value = _plain(getattr(config, name))
+    held = vars(config)
+    for name in sorted(filter(_counts, held)):
+        value = _plain(held[name])
         if value is None or isinstance(value, (str, float, int)):
             found[name] = value
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _counts(name: str) -> bool:
+    """Whether a name of numba's configuration is a setting that may change code."""
+    if name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")):
+        return False
+    return name.isupper() and name not in WITHOUT_EFFECT_ON_CODE
 
 
 def _plain(value: object) -> object:
