@@ -69,6 +69,8 @@ class Reached:
         The foreign numba extensions that can change the code.
     symbols
         Names of the external functions that the code calls.
+    functions
+        The functions of the user.
     """
 
     description: bytes
@@ -78,6 +80,7 @@ class Reached:
     imports: tuple[str, ...]
     registrations: tuple[Registration, ...]
     symbols: tuple[str, ...]
+    functions: tuple[types.FunctionType, ...]
 
 
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
@@ -102,6 +105,7 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.imports)),
                 entered,
                 tuple(sorted(walk.symbols)),
+                tuple(walk.functions),
             )
         names, entered = names | walk.found, more
         positions, in_module, whole = walk.positions, walk.in_module, walk.whole
@@ -133,6 +137,7 @@ class _Walk:
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
+    functions: list[types.FunctionType] = field(default_factory=list)
     classes: dict[int, int] = field(default_factory=dict)
     """id -> index of the classes of the user, in the order in which they were described."""
     visited: dict[int, int] = field(default_factory=dict)
@@ -404,6 +409,7 @@ class _Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> Node:
         code = function.__code__
+        self.functions.append(function)
         self._collect(code)
         cells = tuple(
             self._cell(name, cell, path)

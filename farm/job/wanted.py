@@ -13,7 +13,7 @@ from farm.errors import NotShippable
 from farm.job.canonical import encode
 from farm.job.key import CompileKey
 from farm.job.reach import Reached, reach
-from farm.port import target
+from farm.port import places, target
 from farm.port.cpu import Cpu, runnable_for
 from farm.reasons import RefusalReason
 
@@ -40,7 +40,10 @@ class Wanted:
 
 
 def want(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, cpu: Cpu | None = None) -> Wanted:
-    """The key of a signature and what it was made of; with `cpu`, for that one. Raises NotShippable with the reason."""
+    """The key of a signature and what it was made of; with `cpu`, for that one. Raises NotShippable with the reason.
+
+    What is loaded under the key tells positions in these functions, as they are here and now.
+    """
     if dispatcher.targetoptions.get("forceobj"):
         body = dispatcher.py_func
         raise NotShippable(RefusalReason.OBJECT_MODE, f"{body.__module__}.{body.__qualname__}")
@@ -48,6 +51,11 @@ def want(dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, c
     if cpu is not None:
         settings = target.settings_for(settings, cpu)
     reached = reach(dispatcher, (arguments, return_type))
+    compiling = target.functions_being_compiled()
+    for function in reached.functions:
+        if any(function is one for one in compiling):
+            raise NotShippable(RefusalReason.UNRESOLVED_SYMBOLS, f"{function.__qualname__} is being compiled here")
+        places.remember(function.__code__)
     key = CompileKey.from_parts(parts_of(reached, dispatcher, settings, caller_flags))
     return Wanted(dispatcher, arguments, return_type, caller_flags, settings, reached, key)
 
