@@ -70,7 +70,7 @@ class Reached:
     symbols
         Names of the external functions that the code calls.
     functions
-        The functions of the user.
+        The functions of the user; two walks with equal content are equal.
     """
 
     description: bytes
@@ -80,7 +80,7 @@ class Reached:
     imports: tuple[str, ...]
     registrations: tuple[Registration, ...]
     symbols: tuple[str, ...]
-    functions: tuple[types.FunctionType, ...]
+    functions: tuple[types.FunctionType, ...] = field(compare=False)
 
 
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
