@@ -355,7 +355,7 @@ class _Run:
 
     def _submit(self, place: tuple[str, ...], job: _Job, answered: "queue.SimpleQueue[tuple[str, ...]]") -> None:
         supply, config = self._supply(job.config), job.config
-        order = Order(job.functor, supply.store_settings(config), dead=supply.take_dead())
+        order = Order(job.functor, supply.store_settings(config), dead=supply.pools.take_dead())
         function, signature, _ = job.label
         sent = wire.Job(job.functor.key, f"{function}{signature}", pickle.dumps(order), config.job_timeout_s)
         # Somebody waits for all of them: so they get every worker, and at full speed.

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from farm.observe.board import Author, Board
 from farm.observe.listeners import LOG
 from farm.observe.stats import hit_rate
-from farm.pool import launch
-from farm.pool.ticket import WorkerView
+from farm.pool import signals
 
 if TYPE_CHECKING:
     from farm.front.farm import Farm
+    from farm.pool.ticket import WorkerView
 
+FIRST_S: Final = 0.3
+"""A guess. A program that loads all it needs and is over by then posts nothing, and its first calls have the
+interpreter to themselves."""
 STEP_S: Final = 1.0
 """Between two posts."""
 END_S: Final = 2.0
@@ -83,7 +86,7 @@ class Bulletin:
         self._gone = True
 
     def _run(self) -> None:
-        launch.leave_signals_to_others()
+        signals.leave_signals_to_others()
         with self._lock:  # whoever started it has noted it, or was interrupted before and will start another one
             if self._thread is not threading.current_thread():
                 return
@@ -96,6 +99,7 @@ class Bulletin:
             self._board.remove(self.name)
 
     def _post_until_quiet(self) -> None:
+        self._closed.wait(min(FIRST_S, self._step_s))
         posted: dict[str, Any] | None = None
         quiet = 0
         while not self._closed.is_set():
@@ -151,7 +155,7 @@ def program() -> str:
     return {"": "python", "-c": "python -c", "-m": "python -m"}.get(name, name)
 
 
-def _worker(view: WorkerView, since_1970_s: float) -> dict[str, Any]:
+def _worker(view: "WorkerView", since_1970_s: float) -> dict[str, Any]:
     busy = view.job is not None
     return {
         "pid": view.pid,

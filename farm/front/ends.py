@@ -1,7 +1,6 @@
 """Ends: the farms of this process, and what becomes of them when the interpreter exits."""
 
 import atexit
-import functools
 import time
 import weakref
 from collections.abc import Callable
@@ -52,12 +51,13 @@ def exits() -> bool:
     return _exits
 
 
-@functools.cache
 def close_all_at_exit() -> None:
-    """Registered once the pool's module is there: it closes its pools at exit, and what is registered last runs first.
+    """Registered again once the pool's module is there: it closes its pools at exit, and what is registered last runs
+    first.
 
     The other way round a farm that does not know of the end would compile here what its pool gives up.
     """
+    atexit.unregister(_close_all)
     atexit.register(_close_all)
 
 

@@ -83,9 +83,13 @@ class Farm:
 
     def _limits(self) -> Limits:
         workers = self.config.workers
-        if workers is None:
-            workers = 1 if self._settler is None else self._settler.supply.workers_max(self.config)
+        if workers is None:  # what the machine allows takes psutil to say, so it waits for the pool
+            settler = self._settler
+            workers = settler.supply.workers_max(self.config) if settler and settler.supply.has_pool else 1
         return Limits.from_config(self.config, workers)
+
+    def _apply_limits(self) -> None:
+        self.record.profiler.limits = self._limits()
 
     def __repr__(self) -> str:
         ready = sum(
@@ -156,7 +160,7 @@ class Farm:
                     raise ConfigError(name, changes[name], "the value it had when the pool started; set it earlier")
         before, self.config = self.config.log_level, changed
         self._apply_log_level(before)
-        self.record.profiler.limits = self._limits()
+        self._apply_limits()
         if settler is not None:
             settler.supply.forget_store()
         if not changed.publish_status:
@@ -439,16 +443,13 @@ class Farm:
         """What hands compiles over and settles them: it brings in most of the farm's modules, so it waits."""
         settler = self._settler
         if settler is None:
-            # Also what calls do meanwhile: later there may be no descriptors left to import it.
-            from farm.front import meanwhile  # noqa: F401
             from farm.front.settle import Settler
-            from farm.job import restart  # noqa: F401
 
             ends.close_all_at_exit()
             made = Settler(lambda: self.config, self.record, self.requests.forget, *self._given)
+            made.supply.when_pool = self._apply_limits
             with self._lock:
                 settler = self._settler = self._settler or made
-            self.record.profiler.limits = self._limits()
         return settler
 
     # -- forks -------------------------------------------------------------------------------------------

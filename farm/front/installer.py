@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from farm.front.pending import Pending
 from farm.observe.listeners import LOG
-from farm.pool import launch
+from farm.pool import signals
 
 
 class Installer:
@@ -97,13 +97,13 @@ class Installer:
         except Exception:
             pause_s = None
             LOG.exception("what is done between arrivals failed")
-        launch.leave_signals_to_others()
+        signals.leave_signals_to_others()
         try:
             return self._arrived.get(timeout=pause_s)  # no bound: a daemon, and `end` sends the None
         except queue.Empty:
             return _nothing
         finally:
-            launch.take_signals()
+            signals.take_signals()
 
 
 def _nothing() -> None:

@@ -12,14 +12,11 @@ asks again, unless its machine code is installed already. What is done on the wa
 """
 
 import contextlib
-import pickle
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
-
-import numpy.ma  # noqa: F401  # 15 ms that numba takes for the first array of a process: here they are beside a compile
+from typing import TYPE_CHECKING, Any, Final
 
 from farm.config import Config
 from farm.errors import (
@@ -42,11 +39,9 @@ from farm.front.record import Record
 from farm.front.supply import JobTaker, Keeps, Supply
 from farm.front.switch import stopper
 from farm.job import messages as wire
-from farm.job.functor import CompileFunctor, make_functor, other_keys
+from farm.job.wanted import Wanted, other_keys, want
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
-from farm.pool.task import Order
-from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.compile import compile_signature
 from farm.port.dispatch import are_literal
@@ -56,6 +51,10 @@ from farm.port.locks import holds_compiler_lock, with_compiler_lock
 from farm.port.target import own_cpu
 from farm.reasons import DegradedReason, RefusalReason
 from farm.store.artifact import Miss, Stored, decode
+
+if TYPE_CHECKING:
+    from farm.pool.task import Order
+    from farm.pool.ticket import Ticket
 
 _COUNTED: Final = {WorkerDied: Count.DIED, TimedOut: Count.TIMED_OUT, OutOfMemory: Count.OUT_OF_MEMORY}
 _NO_FAILURE: Final = (LiteralsWanted, FarmClosed, Overtaken)
@@ -106,17 +105,17 @@ class Settler:
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(make_functor(dispatcher, arguments, return_type))
+            found = self._look_up(want(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
 
-    def _look_up(self, functor: CompileFunctor) -> Stored | Miss | None:
+    def _look_up(self, wanted: Wanted) -> Stored | Miss | None:
         """What the store has for this CPU, or for a lesser one that this one can stand in for."""
         config = self._config()
-        found = self.supply.look_up(config, functor.key)
+        found = self.supply.look_up(config, wanted.key)
         if isinstance(found, Miss) and not config.verify:
-            return self.supply.look_further(config, other_keys(functor)) or found
+            return self.supply.look_further(config, other_keys(wanted)) or found
         return found
 
     def take_stored(self, pending: Pending, found: Stored) -> None:
@@ -132,14 +131,14 @@ class Settler:
         interruption is raised; then the caller gives the pending up.
         """
         try:
-            functor = make_functor(pending.dispatcher, pending.entry.key, pending.return_type)
-            pending.key = functor.key
+            wanted = want(pending.dispatcher, pending.entry.key, pending.return_type)
+            pending.key = wanted.key
             started = time.perf_counter()
-            found = self._look_up(functor)
+            found = self._look_up(wanted)
             if isinstance(found, Stored) and not self._config().verify:
                 pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
-            self._submit(pending, functor, waited=waited)
+            self._submit(pending, wanted, waited=waited)
         except NotShippable as refusal:
             pending.answer.set_result(wire.Rejected(refusal.reason, refusal.detail))
         except Degraded as error:  # only with on_degraded="raise": the entry's error, so that its callers see it
@@ -163,19 +162,19 @@ class Settler:
             pending.when_answered(_stop_bodies)
             pending.when_answered(self.installer.arrive)
 
-    def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
+    def _submit(self, pending: Pending, wanted: Wanted, *, waited: bool) -> None:
         config = self._config()
-        order = Order(functor, self.supply.store_settings(config), verify=config.verify)
+        order = self.supply.pools.order(wanted, self.supply.store_settings(config), verify=config.verify)
         pending.order, answer = order, pending.answer
         starts = pending.at_once and self._pool_starts(pending)
         if starts and not self.supply.keeps(order.store):  # then nothing would come of the job
-            self.supply.pool(config, functor.settings).start()
+            self.supply.pool(config, wanted.settings).start()
             give(answer, STARTING)
         else:
             self._send(pending, order, lambda said: give(answer, said), waited=waited and not starts)
 
     def _send(
-        self, pending: Pending, order: Order, answered: Callable[[wire.FinalAnswer], bool], *, waited: bool
+        self, pending: Pending, order: "Order", answered: Callable[[wire.FinalAnswer], bool], *, waited: bool
     ) -> None:
         """Have the pool do it, and hand its answer on; or if nobody takes that, as its caller was faster, note it."""
         ticket = pending.ticket = self._ticket(pending, order, waited=waited)
@@ -188,12 +187,10 @@ class Settler:
         if pending.waited and (waited or not pending.at_once):  # by somebody who came before there was this ticket
             ticket.note_wait()
 
-    def _ticket(self, pending: Pending, order: Order, *, waited: bool) -> Ticket:
+    def _ticket(self, pending: Pending, order: "Order", *, waited: bool) -> "Ticket":
         config = self._config()
-        order = replace(order, dead=self.supply.take_dead())
         for_store = pending.at_once and not waited
-        key, label, payload = order.functor.key, pending.label, pickle.dumps(order)
-        job = wire.Job(key, label, payload, config.job_timeout_s, order.verify, for_store)
+        job = self.supply.pools.job(order, pending.label, config.job_timeout_s, for_store=for_store)
         batch = pending.batch or for_store
         return self.supply.pool(config, order.functor.settings).submit(job, waited=waited, batch=batch)
 

@@ -1,37 +1,32 @@
 """Supply: what a farm starts or opens on first need, its pool of workers and its store on disk."""
 
 import contextlib
-import json
-import os
-import pickle
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from functools import cached_property
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from farm.config import Config, worker_environment
+from farm.config import Config
 from farm.errors import NotShippable, StoreRefused
+from farm.front import ends
 from farm.front.record import Record
 from farm.front.usage import UsageReport
-from farm.job.functor import front_paths
 from farm.job.key import CompileKey
-from farm.job.messages import Built, Cancelled, FinalAnswer, Job, Origin, StoreTrimmed
-from farm.pool.pool import Pool
+from farm.job.messages import Built, Cancelled, FinalAnswer, Job, Origin
 from farm.pool.size import workers_allowed
-from farm.pool.task import NAME as TASK
-from farm.pool.task import TrimOrder
-from farm.pool.ticket import PoolEvent, PoolEventKind, Ticket, WorkerView
 from farm.port.load import LoadRefused, require_cpu
-from farm.port.target import Foundation, Plain, foundation, import_environment
+from farm.port.target import Plain
 from farm.reasons import DegradedReason, MissReason, RefusalReason
 from farm.store.artifact import Artifact, Miss, Stored, decode
 from farm.store.disk import DiskStore, StoreSettings
 
-PRELOAD: Final = "farm.port.warm:warm"
+if TYPE_CHECKING:
+    from farm.front.pools import Pools
+    from farm.pool.pool import Pool
+    from farm.pool.ticket import Ticket, WorkerView
+
 POOL_SETTINGS: Final = frozenset({"workers", "worker_memory_max_bytes", "worker_jobs_max", "nice", "start_method"})
 """Settings that a running pool keeps."""
 
@@ -39,14 +34,12 @@ TRIMS_PER_LIMIT: Final = 20
 """A guess: so many trims while as much is published as the store may hold; each is a scan, 0.4 s for 100,000 files."""
 COMPILE_S: Final = 0.5
 """A guess, where no compile is known: the least is 0.2 s, many take a second."""
-TRIM_KEY: Final = CompileKey.from_parts({"trim": b""})
-"""Every job has a key; this one names no artifact."""
 
 
 class JobTaker(Protocol):
     """What takes jobs: a pool of workers, or what a test has in its place."""
 
-    def submit(self, job: Job, *, waited: bool, batch: bool) -> Ticket:
+    def submit(self, job: Job, *, waited: bool, batch: bool) -> "Ticket":
         """Queue a job; never raises."""
 
     def start(self) -> None:
@@ -94,16 +87,14 @@ class Supply:
         self._given_pool, self._given_store = given_pool, given_store
         self._later = later
         self._chance = chance
-        # Guards _pools, _dead, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it
-        # held.
+        # Guards _made, _store, _store_opened, _settings_number and _closed. Nothing that blocks is done with it held.
         self._lock = threading.RLock()
         # Guards nothing: held while the store is opened, which reads a disk that may be slow, so that it is opened, and
         # told of, once. Who needs no store waits for neither. `_lock` may be taken inside it.
         self._opening = threading.RLock()
-        self._pools: dict[Foundation, Pool] = {}
-        """One for each set of settings that a process is built with: normally one. Never removed: an idle pool has no
-        process."""
-        self._dead: list[int] = []
+        self._made: Pools | None = None
+        self.when_pool: Callable[[], None] = lambda: None
+        """Called when there is a pool that was not there before."""
         self._store: DiskStore | None = None
         self._store_opened = False
         self._settings_number = 0
@@ -114,14 +105,28 @@ class Supply:
     def __repr__(self) -> str:
         return ", ".join(map(repr, self._all_pools())) or "no pool yet"
 
-    def _all_pools(self) -> list[Pool]:
-        with self._lock:
-            return list(self._pools.values())
+    @property
+    def pools(self) -> "Pools":
+        """What compiles: it brings in most of the farm's modules, so it waits for the first compile."""
+        made = self._made
+        if made is None:
+            from farm.front.pools import Pools
+
+            ends.close_all_at_exit()
+            pools = Pools(self._record, self.note_degraded)
+            with self._lock:
+                if self._closed:
+                    pools.end()
+                made = self._made = self._made or pools
+        return made
+
+    def _all_pools(self) -> "list[Pool]":
+        return [] if self._made is None else self._made.all()
 
     @property
     def has_pool(self) -> bool:
         """Whether a pool was started, so that settings in POOL_SETTINGS come too late."""
-        return bool(self._pools)
+        return bool(self._all_pools())
 
     def workers_max(self, config: Config) -> int:
         """How many workers there may be: the setting, or what the machine allows."""
@@ -229,30 +234,17 @@ class Supply:
 
         Raises NotShippable(NO_POOL) once the supply is closed.
         """
-        number, built_with = self.workers_max(config), foundation(numbas)
         with self._lock:
-            if self._closed:
-                raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
-            if self._given_pool is not None:
-                return self._given_pool
-            pool = self._pools.get(built_with)
-            if pool is None:
-                made = Pool(
-                    workers_max=number,
-                    task=TASK,
-                    preload=PRELOAD,
-                    preload_with=json.dumps(built_with),
-                    paths=_worker_paths(),
-                    memory_max_bytes=config.worker_memory_limit_bytes(),
-                    jobs_max=config.worker_jobs_max,
-                    nice=config.nice,
-                    environment=worker_environment(import_environment(built_with)),
-                    start_method=config.start_method,
-                    exit_grace_s=config.exit_grace_s,
-                    on_event=self._note,
-                )
-                pool = self._pools.setdefault(built_with, made)
-            return pool
+            closed = self._closed
+        if closed:
+            raise NotShippable(RefusalReason.NO_POOL, "the farm is closed")
+        if self._given_pool is not None:
+            return self._given_pool
+        before = len(self._all_pools())
+        pool = self.pools.pool(config, numbas, self.workers_max(config))
+        if len(self._all_pools()) > before:
+            self.when_pool()
+        return pool
 
     def starting(self, config: Config, numbas: Mapping[str, Plain]) -> bool:
         """Whether whoever waits for this pool would wait for its start; not once the supply is closed."""
@@ -260,27 +252,9 @@ class Supply:
             return not self.pool(config, numbas).ready
         return False
 
-    def _note(self, event: PoolEvent) -> None:
-        """In the pool's thread."""
-        self._record.news()
-        if event.kind is PoolEventKind.FOREMAN_LOST:
-            self.note_degraded(DegradedReason.FOREMAN_LOST, event.detail)
-        elif event.kind is PoolEventKind.WORKER_RECYCLED:
-            self._record.counters.recycle()
-        elif event.kind is PoolEventKind.WORKER_EXITED and event.in_job and event.worker_pid is not None:
-            with self._lock:
-                self._dead.append(event.worker_pid)
-
-    def look(self) -> tuple[list[WorkerView], list[str]]:
+    def look(self) -> "tuple[list[WorkerView], list[str]]":
         """The workers of all pools as they are now, and the labels of the jobs that wait for one."""
-        seen = [pool.look() for pool in self._all_pools()]
-        return [one for workers, _ in seen for one in workers], [label for _, labels in seen for label in labels]
-
-    def take_dead(self) -> tuple[int, ...]:
-        """Workers that ended in the middle of a job since the last time this was asked."""
-        with self._lock:
-            dead, self._dead = self._dead, []
-        return tuple(dead)
+        return ([], []) if self._made is None else self._made.look()
 
     def note_published(self, config: Config, size_bytes: int) -> None:
         """A worker has published so much. Now and then that is a reason to have the store trimmed.
@@ -288,18 +262,11 @@ class Supply:
         Each publication asks with a chance in proportion to its size, so that many short-lived processes together
         ask as often as one that runs for long, and none has to keep count.
         """
-        store, pools = self._store, self._all_pools()
-        if store is None or not pools or self._chance() >= size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
+        store, pools = self._store, self._made
+        if store is None or pools is None:
             return
-        order = TrimOrder(StoreSettings.of(config, store.root))
-        job = Job(TRIM_KEY, "trim the store", pickle.dumps(order), config.job_timeout_s)
-        pools[0].submit(job, waited=False, batch=True).future.add_done_callback(self._trimmed)
-
-    def _trimmed(self, done: "Future[FinalAnswer]") -> None:
-        answer = done.result()
-        if isinstance(answer, StoreTrimmed):
-            for reason, detail in answer.degraded:
-                self.note_degraded(reason, detail)
+        if self._chance() < size_bytes * TRIMS_PER_LIMIT / config.cache_size_max_bytes:
+            pools.trim(StoreSettings.of(config, store.root), config.job_timeout_s)
 
     def take_published(self, config: Config, answer: FinalAnswer) -> None:
         """In the pool's thread: a job was done for the store alone, as its caller has compiled it himself."""
@@ -326,7 +293,8 @@ class Supply:
         end = time.monotonic() + grace_s
         with self._lock:
             self._closed = True
-        for pool in self._all_pools() if self._given_pool is None else [self._given_pool]:
+            pools = [] if self._made is None else self._made.end()
+        for pool in pools if self._given_pool is None else [self._given_pool]:
             pool.close(max(0.0, end - time.monotonic()))
 
 
@@ -336,9 +304,3 @@ def _unfit(found: Stored) -> MissReason | None:
     except LoadRefused as refusal:
         return refusal.reason
     return None
-
-
-def _worker_paths() -> tuple[str, ...]:
-    """`sys.path` with what is installed first: a user's typing.py beside the script must not end the foreman."""
-    installed = tuple({os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)})
-    return tuple(sorted(front_paths(), key=lambda path: not os.path.realpath(path).startswith(installed)))

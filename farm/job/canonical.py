@@ -9,12 +9,16 @@ Raises NotShippable(UNKEYABLE) for anything that is not plain; it never falls ba
 
 import struct
 from enum import Enum
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy
 
 from farm.errors import NotShippable
 from farm.reasons import RefusalReason
+
+TEXT_MAX: Final = 64
+"""Longer texts are not kept: tags and names, of which there are few, come again and again."""
 
 
 def encode(value: object) -> bytes:
@@ -61,6 +65,13 @@ def _class_name(cls: type) -> bytes:
     return f"{cls.__module__}:{cls.__qualname__}".encode()
 
 
+def _text(value: str) -> bytes:
+    return _frame(b"s", value.encode("utf-8", "surrogatepass"))
+
+
+_known_text = lru_cache(maxsize=4096)(_text)
+
+
 def _float(value: float) -> bytes:
     return _frame(b"f", struct.pack(">d", value))
 
@@ -88,7 +99,7 @@ _ENCODERS: dict[type, Any] = {
     int: lambda v: _frame(b"i", b"%d" % v if abs(v) < 1 << 64 else b"%x" % v, b"d" if abs(v) < 1 << 64 else b"x"),
     float: _float,
     complex: _complex,
-    str: lambda v: _frame(b"s", v.encode("utf-8", "surrogatepass")),
+    str: lambda v: _known_text(v) if len(v) <= TEXT_MAX else _text(v),
     bytes: lambda v: _frame(b"B", v),
     tuple: lambda v: _frame(b"t", *map(encode, v)),
     list: lambda v: _frame(b"l", *map(encode, v)),

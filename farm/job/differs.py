@@ -164,7 +164,7 @@ def _uses(code: types.CodeType) -> tuple[Use, ...]:
     for one in describe.nested_code(code):
         name: Name | None = None
         called, within = False, None
-        instructions = tuple(dis.get_instructions(one))
+        instructions = describe.instructions(one)
         for place, instruction in enumerate(instructions):
             operation = instruction.opname
             # Later Pythons say at most loads that a call follows, and where they do not, the stack does.

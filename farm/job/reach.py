@@ -32,7 +32,6 @@ import numpy
 from farm.errors import NotShippable
 from farm.job.canonical import encode
 from farm.job.classes import NAMES_IGNORED, attributes
-from farm.job.differs import differs_in_python as differs_in_python
 from farm.port import describe, standin
 from farm.port.registry import Registration, registrations
 from farm.reasons import RefusalReason
@@ -70,8 +69,8 @@ class Reached:
         The foreign numba extensions that can change the code.
     symbols
         Names of the external functions that the code calls.
-    differs_in_python
-        What the function reaches that does not run, or means something else, as plain Python; or None.
+    functions
+        The functions of the user; two walks with equal content are equal.
     """
 
     description: bytes
@@ -81,7 +80,7 @@ class Reached:
     imports: tuple[str, ...]
     registrations: tuple[Registration, ...]
     symbols: tuple[str, ...]
-    differs_in_python: str | None
+    functions: tuple[types.FunctionType, ...] = field(compare=False)
 
 
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
@@ -106,7 +105,7 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.imports)),
                 entered,
                 tuple(sorted(walk.symbols)),
-                differs_in_python(function, known),
+                tuple(walk.functions),
             )
         names, entered = names | walk.found, more
         positions, in_module, whole = walk.positions, walk.in_module, walk.whole
@@ -138,6 +137,7 @@ class _Walk:
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
+    functions: list[types.FunctionType] = field(default_factory=list)
     classes: dict[int, int] = field(default_factory=dict)
     """id -> index of the classes of the user, in the order in which they were described."""
     visited: dict[int, int] = field(default_factory=dict)
@@ -409,6 +409,7 @@ class _Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> Node:
         code = function.__code__
+        self.functions.append(function)
         self._collect(code)
         cells = tuple(
             self._cell(name, cell, path)

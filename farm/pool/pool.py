@@ -20,7 +20,7 @@ import farm.port.forking  # noqa: F401  # registers what makes a fork of this pr
 from farm.config import StartMethod
 from farm.job.messages import Cancelled, Job, Rejected
 from farm.pool import instructions as on
-from farm.pool import launch
+from farm.pool import signals
 from farm.pool.launch import Setup
 from farm.pool.loop import END_S, Loop, Times
 from farm.pool.schedule import GROWTH_MAX_BYTES, Schedule
@@ -168,7 +168,7 @@ class Pool:
         with self._lock:  # whoever started this thread has noted it, or was interrupted before and will start another
             if self._loop is not loop:
                 return
-        launch.leave_signals_to_others()
+        signals.leave_signals_to_others()
         loop.run()
 
     def _note(self, event: on.Event) -> None:

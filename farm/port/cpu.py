@@ -90,13 +90,17 @@ class Cpu:
 
     def __str__(self) -> str:
         """For people: of all the features that this CPU has, or has not, only those in which it differs."""
-        this = host()
-        words, usual = self.features.split(","), this.features.split(",")
-        if {word[1:] for word in words} >= {word[1:] for word in usual}:
-            words = [word for word in words if word not in usual]
-            if self.name != this.name:
-                words.append(f"with the features of {this.name}")
-        return ",".join(word for word in (self.name, *words) if word)
+        return _for_people(self, host())
+
+
+@functools.lru_cache(maxsize=16)
+def _for_people(cpu: Cpu, this: Cpu) -> str:
+    words, usual = cpu.features.split(","), this.features.split(",")
+    if {word[1:] for word in words} >= {word[1:] for word in usual}:
+        words = [word for word in words if word not in usual]
+        if cpu.name != this.name:
+            words.append(f"with the features of {this.name}")
+    return ",".join(word for word in (cpu.name, *words) if word)
 
 
 def host(avx: bool = True) -> Cpu:

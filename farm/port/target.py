@@ -3,12 +3,14 @@
 All of it is handed out as plain strings and numbers, ready for a key. Nothing here compiles.
 """
 
+import functools
 import itertools
 import platform
 import secrets
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from types import FunctionType
 from typing import Any, Final, cast
 
 import llvmlite
@@ -114,13 +116,20 @@ def settings() -> dict[str, Plain]:
     """
     config.reload_config()
     found: dict[str, Plain] = {}
-    for name in dir(config):
-        if not name.isupper() or name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")) or name in WITHOUT_EFFECT_ON_CODE:
-            continue
-        value = _plain(getattr(config, name))
+    held = vars(config)
+    for name in sorted(filter(_counts, held)):
+        value = _plain(held[name])
         if value is None or isinstance(value, (str, float, int)):
             found[name] = value
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _counts(name: str) -> bool:
+    """Whether a name of numba's configuration is a setting that may change code."""
+    if name.startswith(("CUDA_", "FORCE_CUDA", "DUMP_")):
+        return False
+    return name.isupper() and name not in WITHOUT_EFFECT_ON_CODE
 
 
 def _plain(value: object) -> object:
@@ -195,6 +204,17 @@ def _flag_text(value: object) -> str:
 def caller_flags() -> Any | None:
     """The flags of the compile that is running in this thread, or None outside of one. Picklable."""
     return ConfigStack.top_or_none()
+
+
+def functions_being_compiled() -> tuple[FunctionType, ...]:
+    """The Python functions whose types this thread is inferring at the moment.
+
+    What they call, and what reaches them again, is recursive: numba types it by the frames on its call stack, and a
+    process without those frames infers something else, or fails ("runaway recursion").
+    """
+    if caller_flags() is None:  # the call stack is one for all threads, and another's
+        return ()
+    return tuple(frame.func_id.func for frame in registry.cpu_target.typing_context.callstack)
 
 
 def renew_symbol_names(base: int | None = None) -> int:

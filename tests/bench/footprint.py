@@ -20,7 +20,7 @@ import psutil
 
 import farm
 from farm.config import worker_environment
-from farm.front.supply import PRELOAD
+from farm.front.pools import PRELOAD
 from farm.job.messages import ForemanReady, Forked
 from farm.pool.launch import Setup
 from farm.pool.starter import ForemanProcess

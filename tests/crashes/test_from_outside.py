@@ -30,7 +30,7 @@ import farm
 from farm import CompileState
 from farm.config import StartMethod
 from farm.errors import TimedOut, WorkerDied
-from farm.front import supply
+from farm.front import pools
 from farm.pool.loop import Times
 from farm.pool.pool import Pool
 from farm.pool.schedule import DEATHS_MAX, GROWTH_MAX_BYTES, STARTS_FAILED_MAX
@@ -47,7 +47,7 @@ def barn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Barn]:
 
 @pytest.fixture
 def forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Barn]:
-    monkeypatch.setattr(supply, "Pool", partial(Pool, times=Times(silent_s=SILENT_S)))
+    monkeypatch.setattr(pools, "Pool", partial(Pool, times=Times(silent_s=SILENT_S)))
     yield from open_barn(tmp_path, StartMethod.FORK)
 
 

@@ -19,7 +19,7 @@ from these import bring_up
 import farm
 from farm import CompileState, explain
 from farm.errors import Degraded
-from farm.front import settle, supply
+from farm.front import pools, settle
 from farm.front.pending import Source
 from farm.observe.events import CompiledLocally, Event, JobEnded
 from farm.reasons import DegradedReason, RefusalReason
@@ -353,7 +353,7 @@ def test_a_real_pool_that_is_held_back_keeps_no_caller_and_fills_the_store_befor
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     monkeypatch.setenv("HELD_POOL", str(gate))
-    monkeypatch.setattr(supply, "PRELOAD", "held_pool:held")
+    monkeypatch.setattr(pools, "PRELOAD", "held_pool:held")
     with farm.Farm(cache_dir=tmp_path / "cache", workers=1) as barn:
         function = farm.njit(cube, farm=barn, fallback="wait")
         assert function(OVERFLOW) < OVERFLOW**3
@@ -393,7 +393,7 @@ def test_a_pool_that_never_comes_up_does_not_keep_the_program_from_ending(
     monkeypatch.setenv("FARM_EXIT_GRACE_S", "0.1")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     done = run_script(
-        tmp_path, f"    import farm.front.supply\n    farm.front.supply.PRELOAD = 'held_pool:held'\n{WAITS}"
+        tmp_path, f"    import farm.front.pools\n    farm.front.pools.PRELOAD = 'held_pool:held'\n{WAITS}"
     )
     assert (done.returncode, done.stdout.split()) == (0, ["1", "0"]), done.stderr
 

@@ -86,7 +86,7 @@ def test_a_store_that_opens_slowly_keeps_nobody_waiting_who_needs_no_store(
             def looks() -> None:
                 repr(barn)
                 own.pool(barn.config, settings())
-                own.take_dead()
+                own.pools.take_dead()
                 barn.configure(lazy_threshold=3)
                 done.set()
 

@@ -340,10 +340,10 @@ def _foundation() -> str:
 
 def _with_farm(store: str) -> Callable[[], tuple[tuple[int, ...], list[str]]]:
     import farm
-    from farm.front import supply
+    from farm.front import pools
     from farm.observe.events import CompiledLocally
 
-    supply.Pool = Line  # type: ignore[assignment, misc, unused-ignore]
+    pools.Pool = Line  # type: ignore[assignment, misc, unused-ignore]
     farm.configure(cache_dir=store, mode="strict", workers=1, on_error="raise")
     farm.enable()
     refusals: list[str] = []
