@@ -20,10 +20,9 @@ from farm.errors import NotShippable
 from farm.front import meanwhile  # noqa: F401  # what calls do while they wait: later it may be too late for imports
 from farm.front.record import Record
 from farm.job import restart  # noqa: F401  # as meanwhile
-from farm.job.functor import front_paths, functor_of
+from farm.job.functor import CompileFunctor, front_paths
 from farm.job.key import CompileKey
 from farm.job.messages import FinalAnswer, Job, StoreTrimmed
-from farm.job.wanted import Wanted
 from farm.pool.pool import Pool
 from farm.pool.task import NAME as TASK
 from farm.pool.task import Order, TrimOrder
@@ -107,9 +106,9 @@ class Pools:
 
     # -- jobs ------------------------------------------------------------------------------------------
 
-    def order(self, wanted: Wanted, store: StoreSettings | None, *, verify: bool) -> Order:
-        """What a worker is told, with all that it needs captured. Raises NotShippable with the reason."""
-        return Order(functor_of(wanted), store, verify=verify)
+    def order(self, functor: CompileFunctor, store: StoreSettings | None, *, verify: bool) -> Order:
+        """What a worker is told."""
+        return Order(functor, store, verify=verify)
 
     def job(self, order: Order, label: str, deadline_s: float, *, for_store: bool) -> Job:
         """An order as a pool takes it, with the workers that have ended in the middle of a job since the last one."""

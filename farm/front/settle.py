@@ -39,7 +39,7 @@ from farm.front.record import Record
 from farm.front.supply import JobTaker, Keeps, Supply
 from farm.front.switch import stopper
 from farm.job import messages as wire
-from farm.job.wanted import Wanted, other_keys, want
+from farm.job.functor import CompileFunctor, make_functor, other_keys
 from farm.observe.listeners import LOG
 from farm.observe.stats import Count
 from farm.port import failure
@@ -105,17 +105,17 @@ class Settler:
         if self._config().verify:  # then a load is a compile too
             return None
         try:
-            found = self._look_up(want(dispatcher, arguments, return_type))
+            found = self._look_up(make_functor(dispatcher, arguments, return_type))
         except Exception:  # user objects take part in capturing; the compile, if it comes, meets the same and tells
             return None
         return found if isinstance(found, Stored) else None
 
-    def _look_up(self, wanted: Wanted) -> Stored | Miss | None:
+    def _look_up(self, functor: CompileFunctor) -> Stored | Miss | None:
         """What the store has for this CPU, or for a lesser one that this one can stand in for."""
         config = self._config()
-        found = self.supply.look_up(config, wanted.key)
+        found = self.supply.look_up(config, functor.key)
         if isinstance(found, Miss) and not config.verify:
-            return self.supply.look_further(config, other_keys(wanted)) or found
+            return self.supply.look_further(config, other_keys(functor)) or found
         return found
 
     def take_stored(self, pending: Pending, found: Stored) -> None:
@@ -131,14 +131,16 @@ class Settler:
         interruption is raised; then the caller gives the pending up.
         """
         try:
-            wanted = want(pending.dispatcher, pending.entry.key, pending.return_type)
-            pending.key = wanted.key
+            # Captured before the store is asked: what cannot travel must not be loaded either. Of two classes of one
+            # name, as a notebook cell makes them that is run twice, the store has the newer one's code.
+            functor = make_functor(pending.dispatcher, pending.entry.key, pending.return_type)
+            pending.key = functor.key
             started = time.perf_counter()
-            found = self._look_up(wanted)
+            found = self._look_up(functor)
             if isinstance(found, Stored) and not self._config().verify:
                 pending.look_up_s = time.perf_counter() - started
                 return self.take_stored(pending, found)
-            self._submit(pending, wanted, waited=waited)
+            self._submit(pending, functor, waited=waited)
         except NotShippable as refusal:
             pending.answer.set_result(wire.Rejected(refusal.reason, refusal.detail))
         except Degraded as error:  # only with on_degraded="raise": the entry's error, so that its callers see it
@@ -162,13 +164,13 @@ class Settler:
             pending.when_answered(_stop_bodies)
             pending.when_answered(self.installer.arrive)
 
-    def _submit(self, pending: Pending, wanted: Wanted, *, waited: bool) -> None:
+    def _submit(self, pending: Pending, functor: CompileFunctor, *, waited: bool) -> None:
         config = self._config()
-        order = self.supply.pools.order(wanted, self.supply.store_settings(config), verify=config.verify)
+        order = self.supply.pools.order(functor, self.supply.store_settings(config), verify=config.verify)
         pending.order, answer = order, pending.answer
         starts = pending.at_once and self._pool_starts(pending)
         if starts and not self.supply.keeps(order.store):  # then nothing would come of the job
-            self.supply.pool(config, wanted.settings).start()
+            self.supply.pool(config, functor.settings).start()
             give(answer, STARTING)
         else:
             self._send(pending, order, lambda said: give(answer, said), waited=waited and not starts)

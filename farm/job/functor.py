@@ -7,20 +7,18 @@ refuses on a difference: the code on that side's disk may be newer than the code
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from farm.errors import NotShippable
+from farm.job.canonical import encode
 from farm.job.key import CompileKey
-from farm.job.reach import describe_values, reach
-from farm.job.wanted import Wanted, parts_of, want
-from farm.job.wanted import compute_key as compute_key
-from farm.job.wanted import key_parts as key_parts
-from farm.job.wanted import other_keys as other_keys
+from farm.job.reach import Reached, describe_values, reach
 from farm.port import capture, extensions, registry, target
 from farm.port.compile import Parts, compile_signature, take_apart
-from farm.port.cpu import Cpu
+from farm.port.cpu import Cpu, runnable_for
 from farm.port.load import missing_symbols
 from farm.reasons import RefusalReason
 
@@ -101,7 +99,7 @@ class CompileFunctor:
             _repeat(kind, content)
         _require_one_set_of_extensions()
         reached = reach(dispatcher, (arguments, return_type))
-        parts = parts_of(reached, dispatcher, target.settings(), self.caller_flags)
+        parts = _parts(reached, dispatcher, target.settings(), self.caller_flags)
         found = CompileKey.from_parts(parts)
         if found != self.key:
             raise NotShippable(RefusalReason.KEY_MISMATCH, f"part {found.first_difference(self.key)!r} differs")
@@ -120,26 +118,35 @@ def make_functor(
 ) -> CompileFunctor:
     """Capture a signature of a dispatcher as it stands now: numba reads globals at each signature's compile.
 
-    With `cpu` it is compiled for that one, by workers of their own: `Pools.pool(config, functor.settings)`. Raises
+    With `cpu` it is compiled for that one, by workers of their own: `Supply.pool(config, functor.settings)`. Raises
     NotShippable with the reason.
     """
-    return functor_of(want(dispatcher, arguments, return_type, cpu))
-
-
-def functor_of(wanted: Wanted) -> CompileFunctor:
-    """Capture what is wanted, once it turns out that somebody has to compile it. Raises NotShippable with the reason.
-
-    What has changed since the key was made is found out by the worker, which refuses it.
-    """
-    reached = wanted.reached
+    if dispatcher.targetoptions.get("forceobj"):
+        body = dispatcher.py_func
+        raise NotShippable(RefusalReason.OBJECT_MODE, f"{body.__module__}.{body.__qualname__}")
+    caller_flags, settings = target.caller_flags(), target.settings()
+    if cpu is not None:
+        settings = target.settings_for(settings, cpu)
+    reached = reach(dispatcher, (arguments, return_type))
     plan = extensions.plan(reached.registrations)
     subject = capture.dump(
-        (wanted.dispatcher, wanted.arguments, wanted.return_type, plan.repeated),
+        (dispatcher, arguments, return_type, plan.repeated),
         reached.modules,
         (*plan.imports, *reached.imports),
         plan.named,
     )
-    return CompileFunctor(wanted.key, subject, wanted.settings, wanted.caller_flags, front_paths(), _directory())
+    key = CompileKey.from_parts(_parts(reached, dispatcher, settings, caller_flags))
+    return CompileFunctor(key, subject, settings, caller_flags, front_paths(), _directory())
+
+
+def other_keys(functor: CompileFunctor) -> Iterator[CompileKey]:
+    """The keys under which code lies that this process may run instead of its own, the best first.
+
+    Only the target differs, so nothing is walked again: some microseconds each.
+    """
+    parts = dict(functor.key.parts)
+    for cpu in runnable_for(target.own_cpu(functor.settings)):
+        yield CompileKey.from_digests(parts | {"target": CompileKey.digest(_target_part(cpu))})
 
 
 def front_paths() -> tuple[str, ...]:
@@ -156,6 +163,46 @@ def _directory() -> str | None:
         return os.getcwd()
     except OSError:  # it was removed
         return None
+
+
+def compute_key(
+    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, caller_flags: Any | None
+) -> CompileKey:
+    """The key of one signature, from what is in this process's memory."""
+    return CompileKey.from_parts(key_parts(dispatcher, arguments, return_type, caller_flags))
+
+
+def key_parts(
+    dispatcher: Any, arguments: tuple[Any, ...], return_type: Any | None, caller_flags: Any | None
+) -> dict[str, bytes]:
+    """What the key of one signature covers, by label."""
+    return _parts(reach(dispatcher, (arguments, return_type)), dispatcher, target.settings(), caller_flags)
+
+
+def _parts(
+    reached: Reached, dispatcher: Any, settings: dict[str, target.Plain], caller_flags: Any | None
+) -> dict[str, bytes]:
+    return {
+        "function": reached.description,
+        "signature": reached.values,
+        "extensions": reached.extensions,
+        "flags": target.effective_flags(dispatcher.targetoptions, caller_flags).encode(),
+        # The names of the types keep True, 1 and 1.0 apart, which are equal and have one hash.
+        "settings": _settings_part(tuple((name, type(value).__name__, value) for name, value in settings.items())),
+        "target": _target_part(target.own_cpu(settings)),
+        "toolchain": encode(target.toolchain()),
+    }
+
+
+@lru_cache(maxsize=16)
+def _settings_part(settings: tuple[tuple[str, str, target.Plain], ...]) -> bytes:
+    """Hardly ever another one, and a tenth of what a key takes."""
+    return encode({name: value for name, _, value in settings if name not in target.ACT_THROUGH_THE_TARGET})
+
+
+@lru_cache(maxsize=16)
+def _target_part(cpu: Cpu) -> bytes:
+    return encode(target.target(cpu))
 
 
 def _repeat(kind: str, content: tuple[Any, ...]) -> None:

@@ -69,8 +69,6 @@ class Reached:
         The foreign numba extensions that can change the code.
     symbols
         Names of the external functions that the code calls.
-    functions
-        The functions of the user; two walks with equal content are equal.
     """
 
     description: bytes
@@ -80,7 +78,6 @@ class Reached:
     imports: tuple[str, ...]
     registrations: tuple[Registration, ...]
     symbols: tuple[str, ...]
-    functions: tuple[types.FunctionType, ...] = field(compare=False)
 
 
 def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
@@ -105,7 +102,6 @@ def reach(function: object, values: tuple[object, ...] = ()) -> Reached:
                 tuple(sorted(walk.imports)),
                 entered,
                 tuple(sorted(walk.symbols)),
-                tuple(walk.functions),
             )
         names, entered = names | walk.found, more
         positions, in_module, whole = walk.positions, walk.in_module, walk.whole
@@ -137,7 +133,6 @@ class _Walk:
     modules: dict[str, dict[str, object]] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
-    functions: list[types.FunctionType] = field(default_factory=list)
     classes: dict[int, int] = field(default_factory=dict)
     """id -> index of the classes of the user, in the order in which they were described."""
     visited: dict[int, int] = field(default_factory=dict)
@@ -409,7 +404,6 @@ class _Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> Node:
         code = function.__code__
-        self.functions.append(function)
         self._collect(code)
         cells = tuple(
             self._cell(name, cell, path)

@@ -65,8 +65,8 @@ def run(*, sock: socket.socket, parent_pid: int, nice: int, task: str, output_fd
         if first_bytes is None:
             first_bytes = used_bytes
         try:
-            # No bound: the front reads when it can, and the reader sees its end.
-            sock.sendall(_framed(job, answer, used_bytes - first_bytes))
+            message = _framed(job, answer, used_bytes - first_bytes)
+            sock.sendall(message)  # no bound: the front reads when it can, and the reader sees its end
         except OSError:
             os._exit(0)
 

@@ -32,12 +32,13 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
+from numba.core.registry import cpu_target
 from numba.core.types import ClassType, ExternalFunction
 
 from farm.errors import NotShippable, told
 from farm.port import describe, places, standin
 from farm.port.library import LibraryDispatcher
-from farm.port.target import functions_being_compiled
+from farm.port.target import caller_flags
 from farm.reasons import RefusalReason
 
 _NAMED_IF_INSTALLED = (
@@ -130,7 +131,7 @@ class _Pickler(cloudpickle.CloudPickler):
     ) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._modules = modules
-        self._compiling = functions_being_compiled()
+        self._compiling = _functions_being_compiled()
         self._named = frozenset(map(id, named))
         self.homes: set[str] = set()
         """Names of the modules that the functions taken by value were defined in."""
@@ -232,6 +233,17 @@ class _Pickler(cloudpickle.CloudPickler):
             None,
             _fill_function,
         )
+
+
+def _functions_being_compiled() -> tuple[types.FunctionType, ...]:
+    """The Python functions whose types this thread is inferring at the moment.
+
+    What they call, and what reaches them again, is recursive: numba types it by the frames on its call stack, and a
+    process without those frames infers something else, or fails ("runaway recursion").
+    """
+    if caller_flags() is None:  # the call stack is one for all threads, and another's
+        return ()
+    return tuple(frame.func_id.func for frame in cpu_target.typing_context.callstack)
 
 
 def _reduce_dispatcher(dispatcher: Any) -> Any:

@@ -10,7 +10,6 @@ import secrets
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import FunctionType
 from typing import Any, Final, cast
 
 import llvmlite
@@ -204,17 +203,6 @@ def _flag_text(value: object) -> str:
 def caller_flags() -> Any | None:
     """The flags of the compile that is running in this thread, or None outside of one. Picklable."""
     return ConfigStack.top_or_none()
-
-
-def functions_being_compiled() -> tuple[FunctionType, ...]:
-    """The Python functions whose types this thread is inferring at the moment.
-
-    What they call, and what reaches them again, is recursive: numba types it by the frames on its call stack, and a
-    process without those frames infers something else, or fails ("runaway recursion").
-    """
-    if caller_flags() is None:  # the call stack is one for all threads, and another's
-        return ()
-    return tuple(frame.func_id.func for frame in registry.cpu_target.typing_context.callstack)
 
 
 def renew_symbol_names(base: int | None = None) -> int:

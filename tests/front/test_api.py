@@ -428,7 +428,7 @@ def test_an_error_while_a_job_is_prepared_is_a_local_compile(barn: farm.Farm, mo
     def broken(*arguments: object) -> None:
         raise MemoryError("no room for the job")
 
-    monkeypatch.setattr("farm.front.settle.want", broken)
+    monkeypatch.setattr("farm.front.settle.make_functor", broken)
     function = farm.njit(cube, farm=barn)
     function(OVERFLOW)
     assert function.wait(60)

@@ -33,8 +33,8 @@ print(brought_in())
 stats = farm.stats()
 print(stats.loaded, stats.compiled, stats.local, other(2))
 """
-COMPILES = {"farm.front.pools", "farm.job.functor", "farm.pool.pool", "farm.pool.task", "farm.port.capture"}
-NEEDED_BY_NO_LOAD = COMPILES | {"cloudpickle", "farm.front.meanwhile", "farm.job.restart", "farm.pool.launch"}
+COMPILES = {"farm.front.pools", "farm.pool.pool", "farm.pool.task"}
+NEEDED_BY_NO_LOAD = COMPILES | {"farm.front.meanwhile", "farm.job.restart", "farm.pool.launch"}
 NEEDED_BY_NO_LOAD |= {"farm.job.outline", "farm.pool.ticket", "multiprocessing", "psutil", "filelock"}
 LOADS = {"farm.front.settle", "farm.job.reach", "farm.port.load", "farm.store.disk"}
 
