@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from farm.ahead.prewarm import PrewarmReport, Tell
-    from farm.ahead.program import Program
     from farm.ahead.recording import Recording
-    from farm.ahead.sources import Source
     from farm.front.batch import Progress, Report
     from farm.front.report import Report as Timeline
 
@@ -103,31 +101,19 @@ def prewarm(
     script, module
         The program that `__main__` in a manifest is: a file, or what `python -m` runs.
     """
+    how = {"cpus": cpus, "workers": workers, "dry_run": dry_run, "check": check, "progress": progress}
+    return _prewarm(source, script, module, **how)
+
+
+def _prewarm(source: Any, script: "Path | None", module: str | None, **how: Any) -> "PrewarmReport":
     from farm.ahead.prewarm import prewarm
-
-    return prewarm(
-        _sources(source, module, program := _program(script, module)),
-        cpus=cpus,
-        workers=workers,
-        program=program,
-        dry_run=dry_run,
-        check=check,
-        progress=progress,
-    )
-
-
-def _program(script: "Path | None", module: str | None) -> "Program | None":
     from farm.ahead.program import Program
-
-    return None if script is None and module is None else Program(script, module)
-
-
-def _sources(source: Any, module: str | None, program: "Program | None") -> "list[Source]":
     from farm.ahead.sources import sources_of
 
+    program = None if script is None and module is None else Program(script, module)
     given = [source] if isinstance(source, (str, tuple)) else source
     more = [] if module is None else [module.partition(".")[0] if module.endswith("__main__") else module]
-    return sources_of([*given, *more], program)
+    return prewarm(sources_of([*given, *more], program), program=program, **how)
 
 
 def prewarm_library(
@@ -156,19 +142,10 @@ def prewarm_library(
     The other parameters, and what is raised, are those of `farm.ahead.prewarm.prewarm`; FlagsError for wrong flags.
     """
     from farm.ahead.library import flags_of
-    from farm.ahead.prewarm import prewarm
 
-    given = [flags] if isinstance(flags, (str, dict)) else flags
-    return prewarm(
-        _sources([] if source is None else source, module, program := _program(script, module)),
-        cpus=cpus,
-        workers=workers,
-        program=program,
-        library=[flags_of(one) for one in given],
-        dry_run=dry_run,
-        check=check,
-        progress=progress,
-    )
+    library = [flags_of(one) for one in ([flags] if isinstance(flags, (str, dict)) else flags)]
+    how = {"cpus": cpus, "workers": workers, "dry_run": dry_run, "check": check, "progress": progress}
+    return _prewarm([] if source is None else source, script, module, library=library, **how)
 
 
 def explain(function: Any, *arguments: Any) -> str:

@@ -9,12 +9,12 @@ interrupted, or killed, goes on where it stopped when it is run again.
 A manifest names modules, which are imported, and may hold pickles: it is to be trusted like a program.
 """
 
-import pickle
 import queue
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 from typing import Any, Final
 
 from farm.ahead import library as pack
@@ -32,7 +32,6 @@ from farm.front.record import Record
 from farm.front.supply import Supply
 from farm.job import messages as wire
 from farm.job.functor import CompileFunctor, make_functor, other_keys
-from farm.pool.task import Order
 from farm.pool.ticket import Ticket
 from farm.port import failure
 from farm.port.cpu import Cpu, parse
@@ -226,8 +225,6 @@ class _Run:
     seconds: list[float] = field(default_factory=list)
     """Of compiles, from the store and from this run."""
     seen: set[tuple[Config, str]] = field(default_factory=set)
-    flags: set[HandedDown] = field(default_factory=set)
-    """Those under which what was asked for calls numba's library."""
 
     # -- before anything is compiled -------------------------------------------------------------------
 
@@ -242,15 +239,15 @@ class _Run:
             if program is not None:
                 stack.enter_context(as_main(program))
                 sources.append(ProgramSource())
-            for source in sources:
-                for one in source.prepare():
-                    self._add(one)
-            for source in sources:
-                for one in source.requests():
-                    self._add(one)
+            prepared = chain.from_iterable(source.prepare() for source in sources)
+            flags = set(library or ())
+            for one in chain(prepared, chain.from_iterable(source.requests() for source in sources)):
+                self._add(one)
+                if library is not None and one.problem is None:
+                    flags.update(HandedDown.of_function(one.dispatcher.targetoptions, one.caller_flags))
             if library is not None:
                 default = HandedDown()
-                for one in pack.requests([default, *sorted({*library, *self.flags} - {default}, key=str)]):
+                for one in pack.requests([default, *sorted(flags - {default}, key=str)]):
                     self._add(one)
 
     def _add(self, request: Request) -> None:
@@ -260,7 +257,6 @@ class _Run:
                 (*label, request.detail), _row(label, _OUTCOMES[request.problem], detail=request.detail)
             )
             return
-        self.flags.update(HandedDown.of_function(request.dispatcher.targetoptions, request.caller_flags))
         for text, cpu in self.cpus.items():
             self._add_for(request, text, cpu)
 
@@ -355,9 +351,9 @@ class _Run:
 
     def _submit(self, place: tuple[str, ...], job: _Job, answered: "queue.SimpleQueue[tuple[str, ...]]") -> None:
         supply, config = self._supply(job.config), job.config
-        order = Order(job.functor, supply.store_settings(config), dead=supply.pools.take_dead())
+        order = supply.pools.order(job.functor, supply.store_settings(config), verify=False)
         function, signature, _ = job.label
-        sent = wire.Job(job.functor.key, f"{function}{signature}", pickle.dumps(order), config.job_timeout_s)
+        sent = supply.pools.job(order, f"{function}{signature}", config.job_timeout_s, for_store=False)
         # Somebody waits for all of them: so they get every worker, and at full speed.
         job.ticket = supply.pool(config, job.functor.settings).submit(sent, waited=True, batch=False)
         job.ticket.future.add_done_callback(lambda _: answered.put(place))

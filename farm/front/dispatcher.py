@@ -29,7 +29,7 @@ from farm.front.install import Installation
 from farm.front.pending import LiteralsWanted, Pending
 from farm.front.policy import choose_mode
 from farm.front.status import Status, status_of
-from farm.front.switch import enters, leave_if_there, passes, runs_here
+from farm.front.switch import enters, leave_if_there, passes
 from farm.front.table import Table
 from farm.observe.stats import Spent, Tally
 from farm.port.dispatch import (
@@ -111,8 +111,7 @@ class FarmDispatcher(HookedDispatcher):
     def callable_for(self, folded: tuple[Any, ...]) -> Callable[..., Any]:
         """The machine code for this call, or the fallback. Raises numba's error in STRICT mode."""
         farm = self.farm()
-        if runs := runs_here():
-            leave_if_there(runs)
+        leave_if_there()
         arguments = self._arguments(folded)
         code = self.installation.answer(arguments, farm.record.profiler.limits.probation_calls)
         if code is not None:

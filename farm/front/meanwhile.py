@@ -55,7 +55,6 @@ class Meanwhile:
         self._restart = dispatcher.restart
         self._watches = dispatcher.farm().record.watches
         self._function = dispatcher.py_func
-        self._body = self._watched if self._watches else self._function
         self._refused: str | None = self._restart.reason
         """Why no call of this signature can be restarted."""
         self._writes: frozenset[int] = frozenset()
@@ -66,15 +65,14 @@ class Meanwhile:
             self._refused = plan if isinstance(plan, str) else None
         if self._refused is None and self._restart.loops:
             self._function = alone(dispatcher, pending)
-            self._body = self._watched if self._watches else self._function
+        self._body = self._watched if self._watches else self._function
         self._copies_nothing = self._restart.loops and self._refused is None and not self._writes
 
     def call(self, *folded: Any) -> Any:
         pending, values = self._pending, folded if self._plain else self._values(folded)
-        runs = runs_here()
-        if runs:
-            leave_if_there(runs)
-            if any(run.owner is pending and run.open for run in runs):  # the first call is stopped for all of them
+        leave_if_there()
+        for run in runs_here():
+            if run.owner is pending and run.open:  # it has called itself: the first call is stopped for all of them
                 return self._returned(self._body(*self._spread(values)))
         if self._copies_nothing:
             return self._until_switched(folded, values)

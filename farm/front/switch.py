@@ -277,18 +277,19 @@ def enters(functions: Iterable[Callable[..., Any]]) -> None:
     _ENTRANCE.update(one.__code__ for one in functions)
 
 
-def leave_if_there(runs: list[Run]) -> None:
-    """At the entrance of a call, in the thread of these runs: raise Switched if the code of one has come.
+def leave_if_there() -> None:
+    """At the entrance of a call: raise Switched if the code of a body that runs in this thread has come.
 
     A body that calls itself, or other functions all the time, may never be seen in a frame of its own.
     """
-    if not any(run.owner.there and run.open for run in runs):
+    runs = [run for run in _runs.get(get_ident(), ()) if run.owner.there and run.open]
+    if not runs:
         return
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code in _ENTRANCE:
         frame = frame.f_back
     for run in runs:
-        if frame is not None and run.owner.there and run.open and _may_land(frame, run):
+        if frame is not None and _may_land(frame, run):
             run.sent = True
             raise Switched
 

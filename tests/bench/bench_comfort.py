@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numba
+from workload import small_source
 
 import farm
 
@@ -40,23 +41,12 @@ STEPS: Final = 6_000
 TARGET_S: Final = 0.005
 LONG_S: Final = 0.002
 SIGNATURE: Final = "float64(float64[::1], float64)"
-SOURCE: Final = """
-def small_{n}(x, w):
-    total = {n}.0
-    for i in range(x.size):
-        if i % {k} == 0:
-            total += x[i] * w
-        else:
-            total -= {n}.5 * x[i]
-    return total
-"""
 
 
 def bodies(number: int, first: int) -> list[Callable[..., Any]]:
     """So many functions, all different, and different from those with another `first`."""
     made: dict[str, Any] = {"__name__": "comfort"}
-    for n in range(first, first + number):
-        exec(SOURCE.format(n=n, k=n % 7 + 2), made)
+    exec(small_source(number, first), made)
     return [made[f"small_{n}"] for n in range(first, first + number)]
 
 

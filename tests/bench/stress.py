@@ -68,21 +68,22 @@ def run_switches(number: int) -> bool:
 
 def run_attacks(time_max_s: float) -> bool:
     """Whether one of the attacks on the farm did harm, or they did not end in time."""
-    command = [sys.executable, str(ROOT / "tests" / "attacks" / "run.py"), "--long", "--farm-alone"]
-    try:
-        return time_max_s > 0 and subprocess.run(command, cwd=ROOT, timeout=time_max_s).returncode != 0
-    except subprocess.TimeoutExpired:
-        print(f"the attacks did not end within {time_max_s:g} s")
-        return True
+    return _goes_wrong("the attacks", ("attacks", "run.py", "--long", "--farm-alone"), time_max_s)
 
 
 def run_pack(time_max_s: float) -> bool:
     """Whether a recipe of the library pack does not compile, or what it is for is compiled all the same."""
-    command = [sys.executable, str(ROOT / "tests" / "bench" / "whole_pack.py")]
+    return _goes_wrong("the library pack", ("bench", "whole_pack.py"), time_max_s)
+
+
+def _goes_wrong(what: str, words: tuple[str, ...], time_max_s: float) -> bool:
+    """Run a script below tests/; with no time for it, it is left out."""
+    folder, script, *options = words
+    command = [sys.executable, str(ROOT / "tests" / folder / script), *options]
     try:
         return time_max_s > 0 and subprocess.run(command, cwd=ROOT, timeout=time_max_s).returncode != 0
     except subprocess.TimeoutExpired:
-        print(f"the library pack was not made within {time_max_s:g} s")
+        print(f"{what} did not end within {time_max_s:g} s")
         return True
 
 

@@ -164,9 +164,9 @@ def sorted_source(number: int = 24) -> str:
     return HEAD + "\n".join(SORTED.format(n=n, k=n % 7 + 2) for n in range(1, number + 1))
 
 
-def small_source(number: int = 40) -> str:
-    """Distinct functions that use nothing of numba's library."""
-    return HEAD + "\n".join(SMALL.format(n=n, k=n % 7 + 2) for n in range(1, number + 1))
+def small_source(number: int = 40, first: int = 1) -> str:
+    """Distinct functions that use nothing of numba's library, counted from `first`."""
+    return HEAD + "\n".join(SMALL.format(n=n, k=n % 7 + 2) for n in range(first, first + number))
 
 
 def library_source() -> str:

@@ -1,4 +1,4 @@
-"""`farm prewarm --library`: what it takes, says and answers. The pack itself: tests/ahead/test_library.py."""
+"""`farm prewarm --library`: what it takes, says and answers. The pack itself: tests/ahead/test_library_pack.py."""
 
 import json
 import os
